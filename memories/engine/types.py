@@ -1,0 +1,337 @@
+"""Shapes that cross the engine's border, and the one place of their wire names.
+
+Attributes are Python names; `rename` gives the name on the wire where the tool
+contract (docs/mcp.md) has another. Answers are encoded as they stand here, from
+the engine's socket to the MCP client, so no second module spells a wire name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+from .errors import Detail as Detail
+
+Act = Literal["read", "write", "own"]
+R = TypeVar("R")
+
+
+class Answer(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
+    """Base of all answers; fields left out of the JSON are those marked UNSET."""
+
+
+class Caller(msgspec.Struct, kw_only=True, frozen=True):
+    """Who calls, what they may do, and until when: first in every operation.
+
+    `scopes` None means all. `connection_id` "" is an unauthenticated caller
+    (stdio), "owner" the owner. `limit_bytes` 0 means no limit. `deadline_ms` is
+    Unix time in milliseconds; an engine never begins a write after it, 0 means none.
+    `client_name` is what the MCP client calls itself, the default of `source`.
+    """
+
+    connection_id: str
+    name: str
+    acts: frozenset[Act]
+    scopes: tuple[str, ...] | None = None
+    limit_bytes: int = 0
+    request_id: str = ""
+    deadline_ms: int = 0
+    client_name: str = ""
+
+
+class Warning(Answer):
+    code: str
+    message: str
+
+
+class Duplicate(Answer):
+    id: str
+    subject: str
+    predicate: str
+    object: str
+    scope: str
+
+
+class Receipt(Answer):
+    """What a save answers. The words are on the disk when it leaves the engine."""
+
+    action: Literal["store", "supersede", "nochange"]
+    id: str
+    event_id: str
+    at: str
+    scope: str
+    indexed: bool
+    supersedes: list[str] = []
+    possible_duplicates: list[Duplicate] = []
+    warnings: list[Warning] = []
+
+
+class WriterConflict(Answer):
+    object: str
+    writer: str
+    at: str
+
+
+class Fact(Answer):
+    """One value of a key. `current` and `valid_to` are set by retrieve_memory."""
+
+    id: str
+    subject: str
+    predicate: str
+    object: str
+    statement: str
+    scope: str
+    source: str
+    writer: str
+    valid_from: str
+    current: bool | msgspec.UnsetType = msgspec.UNSET
+    valid_to: str | msgspec.UnsetType = msgspec.UNSET
+    writer_conflict: list[WriterConflict] | msgspec.UnsetType = msgspec.UNSET
+    writer_authenticated: bool | msgspec.UnsetType = msgspec.UNSET
+    untrusted: bool | msgspec.UnsetType = msgspec.UNSET
+    origin: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Replaced(Answer):
+    by: str
+    at: str
+    source: str
+
+
+class Hit(Answer, rename={"heading_path": "headingPath", "also_in": "alsoIn",
+                          "writer_authenticated": "writerAuthenticated"}):
+    """One passage of a memory. `score` compares only within one `reason`."""
+
+    id: str
+    title: str
+    text: str
+    heading_path: list[str]
+    session_date: str
+    score: float
+    reason: Literal["hybrid", "semantic", "fts", "note-identity", "graph", "fact"]
+    matched: bool
+    scope: str
+    source: str
+    writer: str | msgspec.UnsetType = msgspec.UNSET
+    writer_authenticated: bool | msgspec.UnsetType = msgspec.UNSET
+    truncated: bool | msgspec.UnsetType = msgspec.UNSET
+    edited: bool | msgspec.UnsetType = msgspec.UNSET
+    replaced: Replaced | msgspec.UnsetType = msgspec.UNSET
+    untrusted: bool | msgspec.UnsetType = msgspec.UNSET
+    origin: str | msgspec.UnsetType = msgspec.UNSET
+    also_in: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Relevance(Answer):
+    relevant: bool
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Tokens(Answer):
+    used: int
+    max: int
+
+
+class IndexState(Answer):
+    stale: bool
+
+
+class FactConflict(Answer):
+    id: str
+    subject: str
+    predicate: str
+    object: str
+    scope: str
+    valid_from: str
+
+
+class Context(Answer):
+    """Answer of get_context. From the engine `tokens.used` is 0: the gateway counts."""
+
+    facts: list[Fact]
+    memories: list[Hit]
+    retrieval: Literal["hybrid", "semantic", "keyword", "facts"]
+    relevance: Relevance
+    tokens: Tokens
+    index: IndexState
+    ranked_by: Literal["score", "session_date"] | msgspec.UnsetType = msgspec.UNSET
+    conflicts: list[FactConflict] | msgspec.UnsetType = msgspec.UNSET
+
+
+class History(Answer):
+    """Answer of retrieve_memory, newest value first."""
+
+    known: bool
+    subject: str
+    as_of: str
+    facts: list[Fact]
+    conflicts: list[FactConflict] = []
+    closest_subjects: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Hits(Answer):
+    hits: list[Hit]
+    relevance: Relevance
+    index: IndexState
+    fallback: str | msgspec.UnsetType = msgspec.UNSET
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Memory(Answer, rename={
+    "event_id": "eventId", "total_chars": "totalChars", "next_offset": "nextOffset",
+    "writer_authenticated": "writerAuthenticated", "valid_from": "validFrom",
+    "valid_to": "validTo"}):
+    """Answer of read_memory: a slice of the text and what is known around it."""
+
+    id: str
+    kind: Literal["note", "entry", "fact"]
+    title: str
+    text: str
+    offset: int
+    total_chars: int
+    scope: str
+    source: str
+    writer: str
+    at: str
+    session_date: str
+    tags: list[str] = []
+    links: list[str] = []
+    cites: list[str] = []
+    next_offset: int | msgspec.UnsetType = msgspec.UNSET
+    writer_authenticated: bool | msgspec.UnsetType = msgspec.UNSET
+    edited: bool | msgspec.UnsetType = msgspec.UNSET
+    retired: bool | msgspec.UnsetType = msgspec.UNSET
+    untrusted: bool | msgspec.UnsetType = msgspec.UNSET
+    origin: str | msgspec.UnsetType = msgspec.UNSET
+    replaces: str | msgspec.UnsetType = msgspec.UNSET
+    replaced: Replaced | msgspec.UnsetType = msgspec.UNSET
+    subject: str | msgspec.UnsetType = msgspec.UNSET
+    predicate: str | msgspec.UnsetType = msgspec.UNSET
+    object: str | msgspec.UnsetType = msgspec.UNSET
+    current: bool | msgspec.UnsetType = msgspec.UNSET
+    valid_from: str | msgspec.UnsetType = msgspec.UNSET
+    valid_to: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Storage(Answer, rename=None):
+    used_bytes: int
+    limit_bytes: int
+
+
+class Problem(Answer):
+    """A file or condition the owner should know of; `path` never holds memory text."""
+
+    code: str
+    message: str
+    path: str = ""
+
+
+class Version(Answer):
+    version: str
+
+
+class Status(Answer):
+    notes: int
+    entries: int
+    chunks: int
+    entities: int
+    facts: int
+    relations: int
+    retired: int
+    semantic: bool
+    embedding_dims: int
+    chunks_without_vectors: int
+    embedding_rebuild: int
+    storage: Storage
+    problems: list[Problem]
+    index: IndexState
+    renor: Version
+
+
+class SkippedFile(Answer):
+    path: str
+    reason: str
+
+
+class IndexReport(Answer):
+    ok: bool
+    total: int
+    indexed: int
+    errors: int
+    skipped_too_large: list[str]
+    skipped_non_utf8_names: list[str]
+    skipped: list[SkippedFile] = []
+    warning: str | msgspec.UnsetType = msgspec.UNSET
+    failure: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class RecentMemory(Answer):
+    """One line of the owner's newest memories, for the dashboard."""
+
+    id: str
+    kind: Literal["note", "entry", "fact"]
+    title: str
+    scope: str
+    source: str
+    writer: str
+    at: str
+
+
+class RecentMemories(Answer):
+    memories: list[RecentMemory]
+
+
+class Verification(Answer):
+    """What verify found: `problems` empty means store and index agree."""
+
+    events: int
+    entries: int
+    notes: int
+    problems: list[Problem]
+
+
+class Written(Answer):
+    """Whether a request id was written, and its receipt if so."""
+
+    receipt: Receipt | None
+
+
+class Nothing(Answer):
+    """Answer of operations that have none (ping, poke)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[R]):
+    """A callable of the engine by name: the act it needs and what it answers."""
+
+    name: str
+    act: Act
+    answer: type[R]
+
+
+REMEMBER = Operation("remember", "write", Receipt)
+SAVE_MEMORY = Operation("save_memory", "write", Receipt)
+REMEMBER_NOTE = Operation("remember_note", "write", Receipt)
+GET_CONTEXT = Operation("get_context", "read", Context)
+RETRIEVE_MEMORY = Operation("retrieve_memory", "read", History)
+SEARCH_TEXT = Operation("search_text", "read", Hits)
+READ_MEMORY = Operation("read_memory", "read", Memory)
+MEMORY_STATUS = Operation("memory_status", "read", Status)
+INDEX_MEMORY = Operation("index_memory", "read", IndexReport)
+LIST_RECENT = Operation("list_recent", "read", RecentMemories)
+VERIFY = Operation("verify", "read", Verification)
+FIND_WRITTEN = Operation("find_written", "read", Written)
+PING = Operation("ping", "read", Nothing)
+POKE = Operation("poke", "read", Nothing)
+"""PING and POKE are the host's and the watcher's: they do not keep an engine awake."""
+
+OPERATIONS = {
+    operation.name: operation
+    for operation in (
+        REMEMBER, SAVE_MEMORY, REMEMBER_NOTE, GET_CONTEXT, RETRIEVE_MEMORY,
+        SEARCH_TEXT, READ_MEMORY, MEMORY_STATUS, INDEX_MEMORY, LIST_RECENT, VERIFY,
+        FIND_WRITTEN, PING, POKE,
+    )
+}
