@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from .errors import Invalid, TooLarge
@@ -150,7 +150,7 @@ def parse_moment(name: str, value: str) -> int:
 
 def milliseconds(moment: datetime) -> int:
     """Return whole Unix milliseconds, rounded down."""
-    return int((moment - _EPOCH).total_seconds() * 1000 // 1)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
