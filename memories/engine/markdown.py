@@ -52,15 +52,19 @@ class Marker(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     cites: list[str] = []
     date: str = ""
     request: str = ""
-    sha256: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a day log. `edited`: its words differ from those first saved."""
+    """One entry of a day log, and `block`, its bytes from heading to end marker.
+
+    `edited`: its words differ from those first saved.
+    """
 
     marker: Marker
     text: str
+    block: bytes = b""
     edited: bool = False
     problem: str = ""
 
@@ -68,7 +72,8 @@ class Entry:
 @dataclass(slots=True)
 class DayLog:
     """`hand_text` is all that belongs to no entry. `torn_at` is the offset of a
-    last entry without its end, None when there is none."""
+    last entry without its end, None when there is none.
+    """
 
     entries: list[Entry] = field(default_factory=list)
     hand_text: str = ""
@@ -85,9 +90,12 @@ _ESCAPED_MARKER = re.compile(r"(<!--[ \t]*)\\(\\*)(/?renor)")
 _markers = msgspec.json.Decoder(Marker)
 
 
-def text_sha256(text: str) -> str:
-    """Return the hex SHA-256 of a text's UTF-8 bytes."""
-    return hashlib.sha256(text.encode()).hexdigest()
+def text_digest(text: str) -> str:
+    """Return the first 16 hex digits of the SHA-256 of a text's UTF-8 bytes.
+
+    It tells edited words from kept ones; it guards against accident, not attack.
+    """
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def render_entry(marker: Marker, text: str, clock_time: str) -> bytes:
@@ -152,7 +160,7 @@ def _take_entry(
         hand.append(raw)
         return stop
     seen.add(marker.id)
-    entry = _read_entry(marker, raw, is_open=is_open)
+    entry = _read_entry(marker, raw, data[start.start() : stop], is_open=is_open)
     if is_open and entry.edited and following is None:
         day.torn_at = start.start()
     day.entries.append(entry)
@@ -167,7 +175,7 @@ def _after_line(data: bytes, position: int) -> int:
     return position
 
 
-def _read_entry(marker: Marker, raw: bytes, *, is_open: bool) -> Entry:
+def _read_entry(marker: Marker, raw: bytes, block: bytes, *, is_open: bool) -> Entry:
     """Decode an entry's words and say whether they are still those saved."""
     text, broken = _decode(raw, keep_mark=True)
     text = _ESCAPED_MARKER.sub(r"\1\2\3", text)
@@ -177,10 +185,10 @@ def _read_entry(marker: Marker, raw: bytes, *, is_open: bool) -> Entry:
         candidates += [unix.rstrip("\n"), unix.removesuffix("\n")]
     problem = "invalid UTF-8" if broken else ""
     for candidate in candidates:
-        if text_sha256(candidate) == marker.sha256:
-            return Entry(marker, candidate)
+        if text_digest(candidate) == marker.digest:
+            return Entry(marker, candidate, block)
     kept = text.strip("\r\n") if is_open else text
-    return Entry(marker, kept, edited=True, problem=problem)
+    return Entry(marker, kept, block, edited=True, problem=problem)
 
 
 def _decode(data: bytes, *, keep_mark: bool = False) -> tuple[str, bool]:
@@ -317,7 +325,8 @@ def iter_chunks(text: str) -> Iterator[Chunk | None]:
 
 def _iter_segments(text: str) -> Iterator[str]:
     """Cut a long text before headings (else at empty lines), never in a fence
-    unless the fence itself is longer than two segments."""
+    unless the fence itself is longer than two segments.
+    """
     if len(text) <= SEGMENT_CHARS:
         yield text
         return
@@ -356,9 +365,7 @@ class _TooSlow(Exception):  # noqa: N818 - a condition, handled below
     pass
 
 
-def _stop_when_late(
-    state: StateBlock, _start: int, _end: int, _silent: bool  # noqa: FBT001
-) -> bool:
+def _stop_when_late(state: StateBlock, _start: int, _end: int, _silent: bool) -> bool:
     """Refuse to go on after the deadline: called by the parser at every block."""
     if time.monotonic() > state.env["deadline"]:
         raise _TooSlow

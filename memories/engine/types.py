@@ -100,8 +100,14 @@ class Replaced(Answer):
     source: str
 
 
-class Hit(Answer, rename={"heading_path": "headingPath", "also_in": "alsoIn",
-                          "writer_authenticated": "writerAuthenticated"}):
+class Hit(
+    Answer,
+    rename={
+        "heading_path": "headingPath",
+        "also_in": "alsoIn",
+        "writer_authenticated": "writerAuthenticated",
+    },
+):
     """One passage of a memory. `score` compares only within one `reason`."""
 
     id: str
@@ -179,10 +185,17 @@ class Hits(Answer):
     reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class Memory(Answer, rename={
-    "event_id": "eventId", "total_chars": "totalChars", "next_offset": "nextOffset",
-    "writer_authenticated": "writerAuthenticated", "valid_from": "validFrom",
-    "valid_to": "validTo"}):
+class Memory(
+    Answer,
+    rename={
+        "event_id": "eventId",
+        "total_chars": "totalChars",
+        "next_offset": "nextOffset",
+        "writer_authenticated": "writerAuthenticated",
+        "valid_from": "validFrom",
+        "valid_to": "validTo",
+    },
+):
     """Answer of read_memory: a slice of the text and what is known around it."""
 
     id: str
@@ -330,8 +343,19 @@ POKE = Operation("poke", "read", Nothing)
 OPERATIONS = {
     operation.name: operation
     for operation in (
-        REMEMBER, SAVE_MEMORY, REMEMBER_NOTE, GET_CONTEXT, RETRIEVE_MEMORY,
-        SEARCH_TEXT, READ_MEMORY, MEMORY_STATUS, INDEX_MEMORY, LIST_RECENT, VERIFY,
-        FIND_WRITTEN, PING, POKE,
+        REMEMBER,
+        SAVE_MEMORY,
+        REMEMBER_NOTE,
+        GET_CONTEXT,
+        RETRIEVE_MEMORY,
+        SEARCH_TEXT,
+        READ_MEMORY,
+        MEMORY_STATUS,
+        INDEX_MEMORY,
+        LIST_RECENT,
+        VERIFY,
+        FIND_WRITTEN,
+        PING,
+        POKE,
     )
 }

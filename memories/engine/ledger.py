@@ -1,0 +1,168 @@
+"""The ledger: one event a line, append-only, readable, greppable.
+
+Owns the line format, its checksum, and reading a file that other hands have
+merged, reordered or damaged. It knows nothing of the index; folding events into
+current values is the index's. Source: docs/store-format.md "The ledger".
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from . import files
+from .errors import Corrupt
+
+LEDGER_NAME = "facts.jsonl"
+
+Kind = Literal["save", "repeat", "retire", "restore", "redact", "erase"]
+
+
+class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One line of the ledger; the names are the file format's.
+
+    `about` is the memory an event speaks of: the value a repeat belongs to, the
+    memory a retire or restore moves; "" for a save, which is its own value.
+    `sha256` is that of the bytes a retire moved; `by` says whose hand it was.
+    """
+
+    id: str
+    kind: str
+    recorded_at: str
+    about: str = ""
+    subject: str = ""
+    predicate: str = ""
+    object: str = ""
+    statement: str = ""
+    scope: str = "global"
+    writer: str = ""
+    writer_id: str = ""
+    source: str = ""
+    cites: list[str] = []
+    replaces: str = ""
+    valid_from: str = ""
+    supersedes: list[str] = []
+    by: str = ""
+    path: str = ""
+    sha256: str = ""
+    request: str = ""
+
+
+@dataclass(slots=True)
+class Damage:
+    line: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Reading:
+    """Events as they stand in the file from `offset` on, and what was odd there.
+
+    `torn_at` is the offset of an unfinished last line; `unfinished_newline` says
+    that the last line is whole but for its line end, as some editors leave it.
+    """
+
+    events: list[Event] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+    end: int = 0
+    torn_at: int | None = None
+    unfinished_newline: bool = False
+
+
+_events = msgspec.json.Decoder(Event)
+_CRC = b',"crc":"'
+
+
+def render_line(event: Event) -> bytes:
+    r"""Return an event's line. Its crc covers every byte before `,"crc"`:
+
+    {"id":"01kb...","kind":"save","recorded_at":"...",...,"crc":"89abcdef"}\n
+    """
+    body = msgspec.json.encode(event)[:-1]
+    return body + _CRC + f"{zlib.crc32(body):08x}".encode() + b'"}\n'
+
+
+def parse_line(line: bytes) -> Event:
+    """Read one line without its line end. Raises: ValueError saying what is wrong."""
+    body, mark, tail = line.rpartition(_CRC)
+    if not mark or len(tail) != len('89abcdef"}') or not tail.endswith(b'"}'):
+        raise ValueError("no checksum at its end")
+    if f"{zlib.crc32(body):08x}".encode() != tail[:8]:
+        raise ValueError("its checksum does not match")
+    try:
+        return _events.decode(line)
+    except msgspec.DecodeError as fault:
+        raise ValueError("not an event") from fault
+
+
+def parse(data: bytes) -> Reading:
+    """Read a ledger's bytes; damaged lines are reported, the others are read."""
+    reading = Reading(end=len(data))
+    lines = data.split(b"\n")
+    last = lines.pop()
+    for number, line in enumerate(lines, 1):
+        line = line.removesuffix(b"\r")
+        if not line.strip():
+            continue
+        try:
+            reading.events.append(parse_line(line))
+        except ValueError as fault:
+            reading.damage.append(Damage(number, str(fault)))
+    if last.strip():
+        try:
+            reading.events.append(parse_line(last.removesuffix(b"\r")))
+            reading.unfinished_newline = True
+        except ValueError:
+            reading.torn_at = len(data) - len(last)
+    return reading
+
+
+class Ledger:
+    """The ledger's file: read it, and append to it durably."""
+
+    def __init__(self, disk: files.Disk, store: Path) -> None:
+        self._disk = disk
+        self.path = store / LEDGER_NAME
+        self.stamp: files.Stamp | None = None
+        self.is_damaged = False
+
+    def read(self, offset: int = 0) -> tuple[Reading, files.Stamp | None]:
+        """Read the events from `offset` on; no file is an empty ledger.
+
+        Raises: OSError.
+        """
+        try:
+            data, stamp = files.read(self.path, offset)
+        except FileNotFoundError:
+            return Reading(), None
+        reading = parse(data)
+        reading.end = offset + len(data)
+        if reading.torn_at is not None:
+            reading.torn_at += offset
+        return reading, stamp
+
+    def has_changed(self) -> bool:
+        """Whether another hand has touched the file since `stamp` was taken."""
+        return files.stamp_of(self.path) != self.stamp
+
+    def append(self, events: Sequence[Event]) -> files.Appended:
+        """Append events in one write; they are on the disk on return.
+
+        `stamp` must be that of the file as last read. Raises: Corrupt while the
+        ledger is damaged; files.Changed, OSError, files.DiskFailed as Disk.append.
+        """
+        if self.is_damaged:
+            message = (
+                "the ledger (store/facts.jsonl) is damaged and open read-only: mend or "
+                "restore the lines named in memory_status; nothing was saved"
+            )
+            raise Corrupt(message)
+        data = b"".join(render_line(event) for event in events)
+        appended = self._disk.append(self.path, data, expected=self.stamp)
+        self.stamp = appended.stamp
+        return appended

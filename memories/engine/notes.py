@@ -1,0 +1,103 @@
+"""The Markdown files of the store: finding them, reading them, adding entries.
+
+Knows paths and bytes; what the words mean is markdown.py's, what is known of them
+the index's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import files, markdown
+
+IMPORTED_FOLDER = "Imported/"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFile:
+    """A Markdown file of the store. `path` is its name in ids: `/`, NFC."""
+
+    path: str
+    raw: bytes
+    stamp: files.Stamp
+
+    @property
+    def day(self) -> str:
+        """The day a day log is named for, "" for any other note.
+
+        Imported files are never day logs: their markers are plain text.
+        """
+        name = self.path.rpartition("/")[2]
+        found = markdown.DAY_NAME.fullmatch(name)
+        if found is None or self.path.startswith(IMPORTED_FOLDER):
+            return ""
+        return found.group(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    path: str
+    reason: str
+
+
+class Notes:
+    """The store folder's Markdown files."""
+
+    def __init__(self, disk: files.Disk, store: Path) -> None:
+        self._disk = disk
+        self._store = store
+
+    def scan(self) -> Iterator[StoreFile | Skipped]:
+        """Yield every Markdown file of the store, and what had to be passed over."""
+        seen: set[str] = set()
+        for found in files.walk(self._store):
+            path = unicodedata.normalize("NFC", found.relative.decode(errors="replace"))
+            if found.problem:
+                yield Skipped(path, found.problem)
+            elif path in seen:
+                yield Skipped(path, "another file has the same name in another form")
+            else:
+                seen.add(path)
+                yield StoreFile(path, found.relative, found.stamp)
+
+    def read(self, raw: bytes) -> tuple[bytes, files.Stamp]:
+        """Return a file's bytes and their stamp. Raises: OSError."""
+        return files.read(self.locate(raw))
+
+    def locate(self, raw: bytes) -> Path:
+        """Return where a scanned file lies; `raw` only ever comes from a scan."""
+        return Path(os.fsdecode(os.fsencode(self._store) + b"/" + raw))
+
+    def day_path(self, day: str) -> str:
+        return f"{day}.md"
+
+    def stamp(self, raw: bytes) -> files.Stamp | None:
+        return files.stamp_of(self.locate(raw))
+
+    def append_block(
+        self, day: str, block: bytes, *, expected: files.Stamp | None
+    ) -> files.Appended:
+        """Add an entry's block to its day's file, made with its heading if new.
+
+        Raises: as Disk.append.
+        """
+        path = self.locate(self.day_path(day).encode())
+        if expected is None:
+            block = f"# {day}\n".encode() + block
+        elif expected.size and not self._ends_line(path, expected.size):
+            block = b"\n" + block
+        return self._disk.append(path, block, expected=expected)
+
+    @staticmethod
+    def _ends_line(path: Path, size: int) -> bool:
+        data, _ = files.read(path, size - 1)
+        return data[:1] == b"\n"
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
