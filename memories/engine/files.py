@@ -29,11 +29,11 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 
 
-class Changed(Exception):  # noqa: N818 - a condition the caller handles, not a fault
+class Changed(Exception):
     """Another hand has changed the file since it was last seen."""
 
 
-class DiskFailed(Exception):  # noqa: N818 - the family of EngineError is for callers
+class DiskFailed(Exception):
     """A flush failed: what is on the disk is unknown until it is read afresh.
 
     The engine ends and recovers from the disk; retrying a failed fsync would
@@ -124,7 +124,7 @@ class Disk:
                 if expected is None:
                     self._flush_folder(path.parent)
             except OSError as fault:
-                raise DiskFailed(f"flush failed: {fault.strerror}") from fault
+                raise DiskFailed(str(fault.strerror)) from fault
             after = os.fstat(descriptor)
         finally:
             os.close(descriptor)
@@ -174,7 +174,7 @@ class Disk:
         try:
             self._flush_folder(path.parent)
         except OSError as fault:
-            raise DiskFailed(f"flush failed: {fault.strerror}") from fault
+            raise DiskFailed(str(fault.strerror)) from fault
         return stamp
 
     def cut(self, path: Path, size: int, *, expected: Stamp) -> Stamp:

@@ -17,8 +17,8 @@ import apsw
 import msgspec
 
 from . import files, rules
-from .ledger import Event
 from .markdown import Chunk
+from .types import Event
 
 FORMAT = "5"
 """Raised with every change of the tables: an index of another format is rebuilt."""
@@ -54,7 +54,7 @@ _TABLES = (
 )
 
 
-class IndexUnusable(Exception):  # noqa: N818 - a condition: the index is made anew
+class IndexUnusable(Exception):
     """The index cannot be used: it is made anew from the store."""
 
 
@@ -208,9 +208,10 @@ class Index:
         self._db.execute("DELETE FROM file WHERE path=?", (path,))
 
     def file_problems(self) -> list[tuple[str, str]]:
-        return self._db.execute(
+        rows = self._db.execute(
             "SELECT path, problem FROM file WHERE problem != '' ORDER BY path"
-        ).fetchall()
+        )
+        return [(str(path), str(problem)) for path, problem in rows]
 
     # --- memories and their passages
 
@@ -268,7 +269,7 @@ class Index:
         ).fetchall():
             self._remove_memory(num)
 
-    def _remove_memory(self, num: int) -> None:
+    def _remove_memory(self, num: object) -> None:
         self._db.execute(
             "DELETE FROM words WHERE rowid IN (SELECT num FROM chunk WHERE memory=?)",
             (num,),
@@ -295,14 +296,14 @@ class Index:
 
     def _find_row(self, where: str, value: str) -> MemoryRow | None:
         row = self._db.execute(
-            f"SELECT {_MEMORY_COLUMNS} FROM memory WHERE {where}",  # noqa: S608 - ours
+            f"SELECT {_MEMORY_COLUMNS} FROM memory WHERE {where}",
             (value,),
         ).fetchone()
         return _memory_row(row) if row else None
 
     def entries_of(self, path: str) -> list[MemoryRow]:
         rows = self._db.execute(
-            f"SELECT {_MEMORY_COLUMNS} FROM memory "  # noqa: S608 - a constant
+            f"SELECT {_MEMORY_COLUMNS} FROM memory "
             "WHERE path=? AND kind='entry' ORDER BY num",
             (path,),
         )
@@ -311,7 +312,7 @@ class Index:
     def recent_entries(self, since_ms: int) -> list[MemoryRow]:
         """Return entries saved at or after a moment, oldest first."""
         rows = self._db.execute(
-            f"SELECT {_MEMORY_COLUMNS} FROM memory "  # noqa: S608 - a constant
+            f"SELECT {_MEMORY_COLUMNS} FROM memory "
             "WHERE at_ms >= ? AND kind='entry' ORDER BY at_ms",
             (since_ms,),
         )
@@ -320,7 +321,7 @@ class Index:
     def newest(self, scopes: Sequence[str] | None, limit: int) -> list[MemoryRow]:
         """Return the newest memories, a day log without hand text left out."""
         rows = self._db.execute(
-            f"SELECT {_MEMORY_COLUMNS} FROM memory WHERE {_IN_SCOPE} "  # noqa: S608
+            f"SELECT {_MEMORY_COLUMNS} FROM memory WHERE {_IN_SCOPE} "
             "AND (kind != 'note' OR bytes > 0) ORDER BY at_ms DESC LIMIT ?2",
             (_scopes(scopes), limit),
         )
@@ -340,7 +341,7 @@ class Index:
             ("note", "entry", "fact", "chunks", "bytes", "values", "retired"), 0
         )
         for kind, count, size in self._db.execute(
-            f"SELECT kind, count(*), sum(bytes) FROM memory WHERE {_IN_SCOPE} "  # noqa: S608
+            f"SELECT kind, count(*), sum(bytes) FROM memory WHERE {_IN_SCOPE} "
             "GROUP BY kind",
             (_scopes(scopes),),
         ):
@@ -352,7 +353,7 @@ class Index:
             _scopes(scopes),
         )
         for retired, count in self._db.execute(
-            f"SELECT retired, count(*) FROM value WHERE {_IN_SCOPE} GROUP BY retired",  # noqa: S608
+            f"SELECT retired, count(*) FROM value WHERE {_IN_SCOPE} GROUP BY retired",
             (_scopes(scopes),),
         ):
             found["retired" if retired else "values"] = count
@@ -362,6 +363,14 @@ class Index:
             _scopes(scopes),
         )
         return found
+
+    def retired_entries(self) -> int:
+        """Return how many entries the ledger's last word calls retired."""
+        return self._one(
+            "SELECT count(*) FROM (SELECT body, max(id) FROM event "
+            "WHERE about LIKE 'entry:%' GROUP BY about) "
+            "WHERE body->>'kind' = 'retire'"
+        )
 
     def _one(self, sql: str, *values: str | int | None) -> int:
         row = self._db.execute(sql, values).fetchone()
@@ -468,7 +477,7 @@ class Index:
             "AND scope=? AND to_ms IS NULL RETURNING id",
             (from_ms, *key),
         ).fetchall():
-            self.remove_memory(closed)
+            self.remove_memory(str(closed))
         value_id = f"fact:{event.id}"
         self._db.execute(
             "INSERT INTO value VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,0)",
@@ -561,7 +570,7 @@ class Index:
     def subjects(self, scopes: Sequence[str] | None, limit: int) -> list[str]:
         """Return subjects that have a live value, the newest first."""
         rows = self._db.execute(
-            f"SELECT subject FROM value WHERE {_IN_SCOPE} AND retired=0 "  # noqa: S608
+            f"SELECT subject FROM value WHERE {_IN_SCOPE} AND retired=0 "
             "GROUP BY subject_key ORDER BY max(from_ms) DESC LIMIT ?2",
             (_scopes(scopes), limit),
         )
@@ -571,7 +580,7 @@ class Index:
         self, where: str, values: tuple[str | None, ...], *, limit: int = -1
     ) -> list[ValueRow]:
         rows = self._db.execute(
-            f"SELECT {_VALUE_COLUMNS} FROM value WHERE {where} "  # noqa: S608 - ours
+            f"SELECT {_VALUE_COLUMNS} FROM value WHERE {where} "
             f"ORDER BY from_ms DESC, id DESC LIMIT {limit:d}",
             values,
         )
@@ -601,7 +610,7 @@ class Index:
         found = self._tokenizer(
             spaced, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False
         )
-        return [token[0] for token in found]
+        return [str(token[0]) for token in found]
 
     def frequencies(self, stems: Iterable[str]) -> dict[str, int]:
         """Return in how many passages each stem stands; absent ones are left out."""
@@ -632,7 +641,7 @@ class Index:
         match = " OR ".join(_quote(term) for term in terms)
         kind = "=" if facts else "!="
         rows = self._db.execute(
-            f"SELECT {_MEMORY_COLUMNS}, chunk.heading, chunk.text, words.rank, "  # noqa: S608
+            f"SELECT {_MEMORY_COLUMNS}, chunk.heading, chunk.text, words.rank, "
             "terms(words) FROM words JOIN chunk ON chunk.num = words.rowid "
             "JOIN memory ON memory.num = chunk.memory "
             f"WHERE words MATCH ?2 AND memory.kind {kind} 'fact' AND {_IN_SCOPE} "
@@ -720,5 +729,7 @@ def space_ideographs(text: str) -> str:
 def _terms_held(api: apsw.FTS5ExtensionApi, *_: object) -> int:
     """Return a bit for each phrase of the query that the current row holds."""
     return sum(
-        1 << phrase for phrase in range(api.phrase_count) if api.phrase_columns(phrase)
+        1 << phrase
+        for phrase in range(api.phrase_count)
+        if len(api.phrase_columns(phrase))
     )

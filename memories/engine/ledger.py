@@ -11,46 +11,14 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from . import files
 from .errors import Corrupt
+from .types import Event
 
 LEDGER_NAME = "facts.jsonl"
-
-Kind = Literal["save", "repeat", "retire", "restore", "redact", "erase"]
-
-
-class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One line of the ledger; the names are the file format's.
-
-    `about` is the memory an event speaks of: the value a repeat belongs to, the
-    memory a retire or restore moves; "" for a save, which is its own value.
-    `sha256` is that of the bytes a retire moved; `by` says whose hand it was.
-    """
-
-    id: str
-    kind: str
-    recorded_at: str
-    about: str = ""
-    subject: str = ""
-    predicate: str = ""
-    object: str = ""
-    statement: str = ""
-    scope: str = "global"
-    writer: str = ""
-    writer_id: str = ""
-    source: str = ""
-    cites: list[str] = []
-    replaces: str = ""
-    valid_from: str = ""
-    supersedes: list[str] = []
-    by: str = ""
-    path: str = ""
-    sha256: str = ""
-    request: str = ""
 
 
 @dataclass(slots=True)

@@ -361,7 +361,7 @@ def _fence_after(line: str, fence: str) -> str:
     return "" if closes else fence
 
 
-class _TooSlow(Exception):  # noqa: N818 - a condition, handled below
+class _TooSlow(Exception):
     pass
 
 

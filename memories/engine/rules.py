@@ -85,7 +85,8 @@ def parse_scope(value: str, *, reading: bool) -> str:
     kinds = ("project", "scope") if reading else ("project",)
     if colon and kind in kinds and _SLUG.fullmatch(slug):
         return f"project:{slug}"
-    raise Invalid(f'scope "{value[:80]}" is not known: {_scope_help(value)}')
+    message = f'scope "{value[:80]}" is not known: {_scope_help(value)}'
+    raise Invalid(message)
 
 
 def _scope_help(value: str) -> str:

@@ -41,12 +41,12 @@ class Caller(msgspec.Struct, kw_only=True, frozen=True):
     client_name: str = ""
 
 
-class Warning(Answer):
+class Warning(Answer, frozen=True):
     code: str
     message: str
 
 
-class Duplicate(Answer):
+class Duplicate(Answer, frozen=True):
     id: str
     subject: str
     predicate: str
@@ -54,7 +54,7 @@ class Duplicate(Answer):
     scope: str
 
 
-class Receipt(Answer):
+class Receipt(Answer, frozen=True):
     """What a save answers. The words are on the disk when it leaves the engine."""
 
     action: Literal["store", "supersede", "nochange"]
@@ -68,13 +68,13 @@ class Receipt(Answer):
     warnings: list[Warning] = []
 
 
-class WriterConflict(Answer):
+class WriterConflict(Answer, frozen=True):
     object: str
     writer: str
     at: str
 
 
-class Fact(Answer):
+class Fact(Answer, frozen=True):
     """One value of a key. `current` and `valid_to` are set by retrieve_memory."""
 
     id: str
@@ -94,7 +94,7 @@ class Fact(Answer):
     origin: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class Replaced(Answer):
+class Replaced(Answer, frozen=True):
     by: str
     at: str
     source: str
@@ -102,6 +102,7 @@ class Replaced(Answer):
 
 class Hit(
     Answer,
+    frozen=True,
     rename={
         "heading_path": "headingPath",
         "also_in": "alsoIn",
@@ -116,7 +117,7 @@ class Hit(
     heading_path: list[str]
     session_date: str
     score: float
-    reason: Literal["hybrid", "semantic", "fts", "note-identity", "graph", "fact"]
+    reason: Literal["hybrid", "semantic", "fts", "note-identity", "graph"]
     matched: bool
     scope: str
     source: str
@@ -130,21 +131,21 @@ class Hit(
     also_in: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Relevance(Answer):
+class Relevance(Answer, frozen=True):
     relevant: bool
     reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class Tokens(Answer):
+class Tokens(Answer, frozen=True):
     used: int
     max: int
 
 
-class IndexState(Answer):
+class IndexState(Answer, frozen=True):
     stale: bool
 
 
-class FactConflict(Answer):
+class FactConflict(Answer, frozen=True):
     id: str
     subject: str
     predicate: str
@@ -153,7 +154,7 @@ class FactConflict(Answer):
     valid_from: str
 
 
-class Context(Answer):
+class Context(Answer, frozen=True):
     """Answer of get_context. From the engine `tokens.used` is 0: the gateway counts."""
 
     facts: list[Fact]
@@ -166,7 +167,7 @@ class Context(Answer):
     conflicts: list[FactConflict] | msgspec.UnsetType = msgspec.UNSET
 
 
-class History(Answer):
+class History(Answer, frozen=True):
     """Answer of retrieve_memory, newest value first."""
 
     known: bool
@@ -174,19 +175,22 @@ class History(Answer):
     as_of: str
     facts: list[Fact]
     conflicts: list[FactConflict] = []
+    truncated: bool | msgspec.UnsetType = msgspec.UNSET
     closest_subjects: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Hits(Answer):
+class Hits(Answer, frozen=True):
     hits: list[Hit]
     relevance: Relevance
     index: IndexState
+    truncated: bool | msgspec.UnsetType = msgspec.UNSET
     fallback: str | msgspec.UnsetType = msgspec.UNSET
     reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Memory(
     Answer,
+    frozen=True,
     rename={
         "event_id": "eventId",
         "total_chars": "totalChars",
@@ -228,12 +232,12 @@ class Memory(
     valid_to: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class Storage(Answer, rename=None):
+class Storage(Answer, frozen=True, rename=None):
     used_bytes: int
     limit_bytes: int
 
 
-class Problem(Answer):
+class Problem(Answer, frozen=True):
     """A file or condition the owner should know of; `path` never holds memory text."""
 
     code: str
@@ -241,11 +245,11 @@ class Problem(Answer):
     path: str = ""
 
 
-class Version(Answer):
+class Version(Answer, frozen=True):
     version: str
 
 
-class Status(Answer):
+class Status(Answer, frozen=True):
     notes: int
     entries: int
     chunks: int
@@ -263,12 +267,12 @@ class Status(Answer):
     renor: Version
 
 
-class SkippedFile(Answer):
+class SkippedFile(Answer, frozen=True):
     path: str
     reason: str
 
 
-class IndexReport(Answer):
+class IndexReport(Answer, frozen=True):
     ok: bool
     total: int
     indexed: int
@@ -280,7 +284,7 @@ class IndexReport(Answer):
     failure: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class RecentMemory(Answer):
+class RecentMemory(Answer, frozen=True):
     """One line of the owner's newest memories, for the dashboard."""
 
     id: str
@@ -292,11 +296,11 @@ class RecentMemory(Answer):
     at: str
 
 
-class RecentMemories(Answer):
+class RecentMemories(Answer, frozen=True):
     memories: list[RecentMemory]
 
 
-class Verification(Answer):
+class Verification(Answer, frozen=True):
     """What verify found: `problems` empty means store and index agree."""
 
     events: int
@@ -305,14 +309,44 @@ class Verification(Answer):
     problems: list[Problem]
 
 
-class Written(Answer):
+class Written(Answer, frozen=True):
     """Whether a request id was written, and its receipt if so."""
 
     receipt: Receipt | None
 
 
-class Nothing(Answer):
+class Nothing(Answer, frozen=True):
     """Answer of operations that have none (ping, poke)."""
+
+
+class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One line of the ledger; the names are the file format's.
+
+    `about` is the memory an event speaks of: the value a repeat belongs to, the
+    memory a retire or restore moves; "" for a save, which is its own value.
+    `sha256` is that of the bytes a retire moved; `by` says whose hand it was.
+    """
+
+    id: str
+    kind: str
+    recorded_at: str
+    about: str = ""
+    subject: str = ""
+    predicate: str = ""
+    object: str = ""
+    statement: str = ""
+    scope: str = "global"
+    writer: str = ""
+    writer_id: str = ""
+    source: str = ""
+    cites: list[str] = []
+    replaces: str = ""
+    valid_from: str = ""
+    supersedes: list[str] = []
+    by: str = ""
+    path: str = ""
+    sha256: str = ""
+    request: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,8 @@ _replies = msgspec.json.Decoder(Reply)
 def frame(body: bytes) -> bytes:
     """Return `body` with its length in front. Raises: ValueError over the limit."""
     if len(body) > MAX_FRAME_BYTES:
-        raise ValueError(f"frame of {len(body)} bytes is over {MAX_FRAME_BYTES}")
+        message = f"frame of {len(body)} bytes is over {MAX_FRAME_BYTES}"
+        raise ValueError(message)
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
