@@ -11,6 +11,8 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from workspaces import access
+
 
 class UserManager(BaseUserManager["User"]):
     def create_user(
@@ -67,9 +69,15 @@ class User(AbstractBaseUser, PermissionsMixin):
     class Meta:
         verbose_name = _("account")
         verbose_name_plural = _("accounts")
-        constraints = [
-            models.UniqueConstraint(Lower("email"), name="one_account_per_email")
-        ]
+        constraints = (
+            models.UniqueConstraint(Lower("email"), name="one_account_per_email"),
+        )
 
     def __str__(self) -> str:
-        return self.email
+        # Not the e-mail: this text ends up in logs and in the admin's history.
+        return f"{self._meta.verbose_name} {self.pk}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        super().save(*args, **kwargs)
+        if not self.is_active:
+            access.announce_change()  # their agents' tokens stop working now

@@ -1,3 +1,5 @@
+"""The app of memories: it has no tables, memory lies in folders."""
+
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 

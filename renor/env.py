@@ -44,7 +44,8 @@ class Environment:
     def finish(self) -> None:
         if self._problems:
             listed = "\n".join(f"  - {problem}" for problem in self._problems)
-            raise ImproperlyConfigured(f"Settings that need mending:\n{listed}")
+            message = f"Settings that need mending:\n{listed}"
+            raise ImproperlyConfigured(message)
 
     def refuse(self, name: str, accepts: str) -> None:
         self._problems.append(f"{name} accepts {accepts}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import operator
 import os
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,7 @@ ACCOUNT_EMAIL_VERIFICATION = (
 )
 ACCOUNT_PREVENT_ENUMERATION = True
 ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False  # strangers get no mail because of a guess
+ACCOUNT_USER_DISPLAY = operator.attrgetter("email")
 ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
 ACCOUNT_CHANGE_EMAIL = True

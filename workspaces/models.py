@@ -67,13 +67,13 @@ class Connection(models.Model):
     class Meta:
         verbose_name = _("connection")
         verbose_name_plural = _("connections")
-        constraints = [
+        constraints = (
             models.UniqueConstraint(
                 fields=["workspace", "name_key"],
                 condition=models.Q(revoked_at__isnull=True),
                 name="one_live_connection_per_name",
-            )
-        ]
+            ),
+        )
 
     def __str__(self) -> str:
         return self.name
