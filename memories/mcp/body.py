@@ -120,7 +120,7 @@ def _require_envelope(message: dict[str, Any]) -> str:
         text = 'a message needs a "method"; this server asks its clients nothing'
     elif not isinstance(identifier, str | int) or isinstance(identifier, bool):
         text = 'the "id" must be a text or a whole number'
-    elif not isinstance(message.get("params", {}), dict):
+    elif not isinstance(message.get("params"), dict | None):
         text = '"params" must be an object'
     else:
         return method

@@ -87,13 +87,6 @@ async def call_tool(
         answer = await _call(tool, params.arguments or {}, ctx, exchange)
     except gateway.Unavailable as failure:
         return _unavailable(exchange, failure)
-    except gateway.errors.Busy as failure:
-        return _unavailable(
-            exchange,
-            gateway.Unavailable(
-                retry_after_seconds=1, message=failure.message, outcome_known=True
-            ),
-        )
     except gateway.errors.EngineError as error:
         exchange.outcome = error.code
         return _render_error(

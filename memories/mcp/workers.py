@@ -36,9 +36,7 @@ async def run(call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     Raises: Unavailable at once when too many calls wait.
     """
     if not _places.acquire(blocking=False):
-        raise Unavailable(
-            retry_after_seconds=1, message="too many calls at once", outcome_known=True
-        )
+        raise Unavailable("too many calls at once", retry_after_seconds=1)
     bound = partial(contextvars.copy_context().run, partial(call, *args, **kwargs))
     try:
         future = _pool.submit(bound)
