@@ -31,9 +31,12 @@ class ErrorAnswer(msgspec.Struct, kw_only=True):
 
 
 class Reply(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """`ok` holds the answer's own JSON, still encoded, or `error` is set, or `bye`."""
+    """`ok` holds the answer's own JSON, still encoded, or `error` is set, or `bye`.
 
-    ok: msgspec.Raw | None = None
+    `ok` is empty, not None, when absent: msgspec decodes no union with Raw.
+    """
+
+    ok: msgspec.Raw = msgspec.Raw()
     error: ErrorAnswer | None = None
     bye: bool = False
 
