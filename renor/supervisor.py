@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +22,9 @@ from memories.host.loop import Loop
 
 # A pipe that polls as writable takes this much without blocking (POSIX: PIPE_BUF).
 WRITE_BYTES: Final = 4096
-# Lines wait here while nobody reads; beyond it the oldest are dropped.
-QUEUE_LINES: Final = 2000
-READ_BYTES: Final = 65_536
+# What waits while nobody reads; beyond it lines are left out, and counted.
+WAITING_BYTES: Final = 1_048_576
+READ_BYTES: Final = 8192
 LINE_BYTES: Final = 16_384
 
 FIRST_PAUSE_SECONDS: Final = 1.0
@@ -54,7 +53,8 @@ class Terminal:
     def __init__(self, stream: TextIO, loop: Loop) -> None:
         self._fd = stream.fileno()
         self._loop = loop
-        self._waiting: deque[bytes] = deque()
+        self._waiting = bytearray()
+        self._left_out = 0
         self._is_watched = False
         self._has_colour = stream.isatty() and "NO_COLOR" not in os.environ
         self._colour_of: dict[str, int] = {}
@@ -71,9 +71,13 @@ class Terminal:
     def write(self, text: str) -> None:
         if self.is_gone:
             return
-        if len(self._waiting) >= QUEUE_LINES:
-            self._waiting.popleft()
-        self._waiting.append(text.encode("utf-8", "replace"))
+        if len(self._waiting) > WAITING_BYTES:
+            self._left_out += 1
+            return
+        if self._left_out:
+            self._waiting += f"({self._left_out} lines left out)\n".encode()
+            self._left_out = 0
+        self._waiting += text.encode("utf-8", "replace")
         if not self._is_watched:
             self._watch()
 
@@ -86,27 +90,24 @@ class Terminal:
             self._loop.watch(self._fd, self._write_some)
         except PermissionError:  # epoll refuses what always takes all: a file
             while self._waiting:
-                self._write_first()
+                self._write()
             return
         self._loop.watch_writable(self._fd, self._write_some)
         self._is_watched = True
 
     def _write_some(self) -> None:
-        self._write_first()
+        self._write()
         if not self._waiting:
             self._loop.forget(self._fd)
             self._is_watched = False
 
-    def _write_first(self) -> None:
-        line = self._waiting.popleft()
+    def _write(self) -> None:
         try:
-            written = os.write(self._fd, line[:WRITE_BYTES])
+            written = os.write(self._fd, self._waiting[:WRITE_BYTES])
         except OSError:  # the reader has gone, or the disk is full
             self.is_gone = True
-            self._waiting.clear()
-            return
-        if written < len(line):
-            self._waiting.appendleft(line[written:])
+            written = len(self._waiting)
+        del self._waiting[:written]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from accounts.models import User
 from tests import factories, services
 from workspaces.models import Connection, Workspace
@@ -116,9 +117,11 @@ def postgresql() -> Iterator[str]:
     """The DATABASE_URL of a private PostgreSQL."""
     programs = services.find_postgresql()
     assert programs is not None
-    with tempfile.TemporaryDirectory(prefix="renor-") as folder:
-        with services.run_postgresql(programs, Path(folder)) as url:
-            yield url
+    with (
+        tempfile.TemporaryDirectory(prefix="renor-") as folder,
+        services.run_postgresql(programs, Path(folder)) as url,
+    ):
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -56,7 +56,8 @@ def wait_until(
     deadline = time.monotonic() + seconds
     while not is_true():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds} s: {what}")
+            message = f"not within {seconds} s: {what}"
+            raise TimeoutError(message)
         time.sleep(0.02)
 
 
@@ -80,8 +81,16 @@ def run_postgresql(programs: str, folder: Path) -> Iterator[str]:
         os.chown(folder, owner.pw_uid, owner.pw_gid)
     data = folder / "data"
     subprocess.run(
-        (*as_user, f"{programs}/initdb", "--pgdata", str(data), "--username=renor")
-        + ("--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"),
+        (
+            *as_user,
+            f"{programs}/initdb",
+            f"--pgdata={data}",
+            "--username=renor",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--no-locale",
+            "--no-sync",
+        ),
         check=True,
         capture_output=True,
         cwd=folder,
