@@ -1,3 +1,5 @@
+"""The project as an app: it brings its checks."""
+
 from django.apps import AppConfig
 
 
