@@ -31,6 +31,14 @@ class Line(logging.Formatter):
         return " ".join(parts)
 
 
+class IsNews(logging.Filter):
+    """Leaves out that /readyz answered 503: it is asked ten times a second at a start."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        request = getattr(record, "request", None)
+        return getattr(request, "path", "") != "/readyz"
+
+
 def _message(record: logging.LogRecord) -> str:
     owner = record.name.partition(".")[0]
     if owner in TRUSTED:

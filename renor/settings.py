@@ -51,6 +51,7 @@ RENOR_IDLE_SECONDS = environment.number(
     "RENOR_IDLE_SECONDS", 300, at_least=1, at_most=86_400
 )
 RENOR_MAX_AWAKE = environment.number("RENOR_MAX_AWAKE", 64, at_least=1, at_most=10_000)
+RENOR_ALLOW_NETWORK_DISK = environment.flag("RENOR_ALLOW_NETWORK_DISK")
 RENOR_SIGNUP = environment.choice("RENOR_SIGNUP", "closed", ("closed", "open"), "")
 RENOR_ALLOWED_ORIGINS = environment.origins("RENOR_ALLOWED_ORIGINS")
 RENOR_EMBEDDINGS = environment.choice(
@@ -295,6 +296,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"()": "renor.logs.Line"}},
+    "filters": {"news": {"()": "renor.logs.IsNews"}},
     "handlers": {
         "stderr": {
             "class": "logging.StreamHandler",
@@ -309,6 +311,8 @@ LOGGING = {
         "django.server": {"handlers": [], "level": "INFO", "propagate": True},
         # A guessed Host or a missing page is not news, and names what was asked.
         "django.security.DisallowedHost": {"handlers": [], "propagate": False},
-        "django.request": {"level": "ERROR"},
+        "django.request": {"level": "ERROR", "filters": ["news"]},
+        # How the server starts and ends is said by whoever starts it.
+        "daphne": {"level": "WARNING"},
     },
 }

@@ -6,7 +6,6 @@ says how to come in once the server is ready. Keeping them running: renor/superv
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import os
@@ -30,6 +29,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from accounts.models import User
 from accounts.opening import open_account
+from memories.management.commands.enginehost import host_command
 from renor.readiness import wait_until_ready
 from renor.supervisor import Part, Supervisor, end_with_parent
 from workspaces.access import make_connection
@@ -95,8 +95,7 @@ class _Everything:
     def _start_queue(self) -> None:
         """Start Redis if it is ours to start; the settings of the others look for it."""
         path = settings.RENOR_RUN / "redis.sock"
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()  # left by one that was killed
+        path.unlink(missing_ok=True)  # left by one that was killed
         binary = shutil.which("redis-server")
         if settings.REDIS_URL or binary is None:
             self._start_server()
@@ -142,17 +141,18 @@ def _redis(binary: str, path: Path) -> Part:
     options = ("--unixsocket", str(path), "--unixsocketperm", "600", "--port", "0")
     # The queue is a doorbell, the counter a hint: nothing in it is worth a disk.
     memory_only = ("--save", "", "--appendonly", "no", "--dir", str(path.parent))
+    # Its start alone is eight lines, whatever the level: they go beside its socket.
+    log = path.with_name("redis.log")
+    log.unlink(missing_ok=True)
     return Part(
         name="redis",
-        command=(binary, *options, *memory_only, "--loglevel", "warning"),
+        command=(binary, *options, *memory_only, "--logfile", str(log)),
         is_leaned_on=True,
     )
 
 
 def _engines() -> Part:
-    return Part(
-        name="engines", command=_python("manage.py", "enginehost"), is_leaned_on=True
-    )
+    return Part(name="engines", command=host_command(), is_leaned_on=True)
 
 
 def _web() -> Part:
