@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import apsw
 import msgspec
 
 from . import files, rules
 from .markdown import Chunk
-from .types import Event
+from .types import Event, MemoryKind
 
 FORMAT = "5"
 """Raised with every change of the tables: an index of another format is rebuilt."""
@@ -63,7 +64,7 @@ class MemoryRow:
     """What the index knows of one note, entry or current fact."""
 
     id: str
-    kind: str
+    kind: MemoryKind
     path: str
     title: str
     scope: str
@@ -660,9 +661,13 @@ class Index:
         ]
 
 
-_MEMORY_COLUMNS = (
-    "memory.id, kind, path, title, memory.scope, source, writer, writer_id, at_ms, "
-    "day, memory.text, bytes, edited, entry, block, marker, request, tags, links"
+_MEMORY_COLUMNS = ", ".join(
+    f"memory.{column}"
+    for column in (
+        *("id", "kind", "path", "title", "scope", "source", "writer", "writer_id"),
+        *("at_ms", "day", "text", "bytes", "edited", "entry", "block", "marker"),
+        *("request", "tags", "links"),
+    )
 )
 _VALUE_COLUMNS = (
     "id, subject, predicate, object, statement, scope, source, writer, writer_id, "
@@ -680,7 +685,7 @@ def _memory_row(row: Sequence[object]) -> MemoryRow:
     """Name the columns of _MEMORY_COLUMNS."""
     return MemoryRow(
         id=str(row[0]),
-        kind=str(row[1]),
+        kind=cast("MemoryKind", row[1]),
         path=str(row[2]),
         title=str(row[3]),
         scope=str(row[4]),

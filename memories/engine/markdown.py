@@ -224,6 +224,7 @@ class FrontMatter:
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.S | re.M)
 _TAG = re.compile(r"(?<![\w/#&])#([\w][\w/-]*[\w]|[\w])")
 _WIKILINK = re.compile(r"\[\[([^\[\]\n|#]+)(?:#[^\[\]\n|]*)?(?:\|[^\[\]\n]*)?\]\]")
+_DAY_IN_NAME = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?!\d)")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
 
@@ -305,6 +306,24 @@ def first_line(text: str) -> str:
     for line in text.splitlines():
         if bare := line.strip().lstrip("#").strip():
             return bare[:TITLE_CHARS]
+    return ""
+
+
+def first_heading(text: str) -> str:
+    """Return the first ATX heading among a text's first lines, "" when none."""
+    for line in text[:4_000].splitlines():
+        if _HEADING.match(line):
+            return line.strip().strip("#").strip()[:TITLE_CHARS]
+        if line.strip():
+            return ""
+    return ""
+
+
+def find_day(path: str) -> str:
+    """Return the day that stands in a path, "" when none does."""
+    for found in _DAY_IN_NAME.findall(path.rpartition("/")[2]):
+        if day := _as_day(found):
+            return day
     return ""
 
 

@@ -15,6 +15,8 @@ import msgspec
 from .errors import Detail as Detail
 
 Act = Literal["read", "write", "own"]
+Action = Literal["store", "supersede", "nochange"]
+MemoryKind = Literal["note", "entry", "fact"]
 R = TypeVar("R")
 
 
@@ -57,7 +59,7 @@ class Duplicate(Answer, frozen=True):
 class Receipt(Answer, frozen=True):
     """What a save answers. The words are on the disk when it leaves the engine."""
 
-    action: Literal["store", "supersede", "nochange"]
+    action: Action
     id: str
     event_id: str
     at: str
@@ -203,7 +205,7 @@ class Memory(
     """Answer of read_memory: a slice of the text and what is known around it."""
 
     id: str
-    kind: Literal["note", "entry", "fact"]
+    kind: MemoryKind
     title: str
     text: str
     offset: int
@@ -288,7 +290,7 @@ class RecentMemory(Answer, frozen=True):
     """One line of the owner's newest memories, for the dashboard."""
 
     id: str
-    kind: Literal["note", "entry", "fact"]
+    kind: MemoryKind
     title: str
     scope: str
     source: str

@@ -1,0 +1,246 @@
+"""Recall: from a query and found passages to a ranked, honest, bounded answer.
+
+Pure: no disk, no index, no clock. Words only for now; the verdict is the share of
+the query's informative words that a memory holds. Source: docs/decisions/0008.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from . import types as t
+
+MAX_TERMS = 48
+"""Terms of one search: the rarest are kept. An answer to 10,000 characters would
+otherwise cost as much as the whole index."""
+
+COMMON_SHARE = 0.10
+COMMON_FROM = 500
+"""Words in more than a tenth of the passages tell nothing and cost most of the
+time (research: 10 to 15 times); below 500 passages all words are searched."""
+
+CLOSE = 0.5
+"""A memory matches when it holds half of the query's informative weight."""
+
+ANSWER_TOKENS = 20_000
+SENTENCE_END = re.compile("[.!?\u3002\uff01\uff1f](?=\\s|$)|\n")
+
+# Function words of English and Portuguese, and the verbs of asking: they stand in
+# every question and say nothing about what is asked for. Folded, as words are.
+STOP_WORDS = frozenset(
+    """
+    a about after all also am an and any are as at be been before being but by can
+    could did do does doing for from had has have how i if in into is it its me my
+    of on or our please should so some tell than that the their them then there
+    these they this those to us use used uses using was we were what when where
+    which who whom whose why will with would you your
+    ao aos as ate com como da das de dela dele do dos e ela ele em entre era essa
+    esse esta este eu foi ha isso isto ja mais mas me meu minha muito na nas no nos
+    nao o onde os ou para pela pelo por porque qual quais quando que quem se sem
+    ser seu seus sua suas sao tem uma um usa usam usar usamos voce
+    """.split()  # noqa: SIM905 - a list of a hundred quoted words would not be read
+)
+
+_WORD = re.compile(r"\w+(?:[.'\u2019_-]\w+)*")
+
+
+def query_words(query: str, fold: Callable[[str], str]) -> list[str]:
+    """Return the words of a query worth searching, each once, in order.
+
+    Words that only shape a question are left out, unless there are no others.
+    """
+    words = list(dict.fromkeys(fold(word) for word in _WORD.findall(query)))
+    telling = [word for word in words if word not in STOP_WORDS]
+    return telling or words
+
+
+def choose_terms(
+    words: Sequence[str], frequency: Mapping[str, int], passages: int
+) -> list[str]:
+    """Return the words to search for, the rarest MAX_TERMS at most.
+
+    `frequency` says in how many of `passages` a word stands (its rarest part).
+    Words in no passage stay: they count against a match.
+    """
+    most = passages * COMMON_SHARE if passages >= COMMON_FROM else passages
+    chosen = [word for word in words if frequency.get(word, 0) <= most]
+    if not any(frequency.get(word) for word in chosen):
+        present = [word for word in words if frequency.get(word)]
+        chosen += sorted(present, key=lambda word: frequency[word])[:1]
+    if len(chosen) > MAX_TERMS:
+        chosen = sorted(chosen, key=lambda word: frequency.get(word, 0))[:MAX_TERMS]
+    return chosen
+
+
+def term_weights(
+    terms: Sequence[str], frequency: Mapping[str, int], passages: int
+) -> list[float]:
+    """Return how much each term says: rare ones more, evened out in a small memory."""
+    return [
+        1.0 + math.log((passages + 20) / (frequency.get(term, 0) + 2)) for term in terms
+    ]
+
+
+def coverage(held: int, weights: Sequence[float]) -> float:
+    """Return the share of the weights whose bit is set in `held`, 0 to 1."""
+    total = sum(weights)
+    if not total:
+        return 0.0
+    return sum(w for i, w in enumerate(weights) if held >> i & 1) / total
+
+
+def score(share: float, rank: float, best_rank: float) -> float:
+    """Return a score from 0 to 1: how much of the query, then how strongly."""
+    strength = rank / best_rank if best_rank > 0 else 0.0
+    return round(0.7 * share + 0.3 * strength, 4)
+
+
+# --- the budget -------------------------------------------------------------
+
+Count = Callable[[str], int]
+Part = TypeVar("Part", t.Fact, t.Hit)
+
+
+def fit(context: t.Context, count: Count, max_tokens: int) -> t.Context:
+    """Cut a context to `max_tokens`, counted over its JSON as it is sent.
+
+    Facts take up to half, memories the rest, facts refill what is left. Too much:
+    keyword memories go from the lowest score, then the others, except the newest
+    that matches, which is cut at a sentence (`truncated`).
+    """
+    empty = _with(context, [], [])
+    room = max_tokens - _count(empty, count, max_tokens)
+    facts = _take(context.facts, room // 2, count)
+    used = sum(_cost(fact, count) for fact in facts)
+    memories = _take_memories(context.memories, room - used, count)
+    used += sum(_cost(memory, count) for memory in memories)
+    if len(facts) < len(context.facts):
+        more = _take(context.facts[len(facts) :], room - used, count)
+        facts = facts + more
+    return _settle(context, facts, memories, count, max_tokens)
+
+
+def _settle(
+    context: t.Context,
+    facts: list[t.Fact],
+    memories: list[t.Hit],
+    count: Count,
+    max_tokens: int,
+) -> t.Context:
+    """Drop from the end until the exact count fits: parts are counted apart first."""
+    while True:
+        answer = _with(context, facts, memories)
+        used = _count(answer, count, max_tokens)
+        if used > max_tokens:
+            slim = msgspec.structs.replace(
+                answer, ranked_by=msgspec.UNSET, conflicts=msgspec.UNSET
+            )
+            slim_used = _count(slim, count, max_tokens)
+            if slim_used <= max_tokens or not (facts or memories):
+                answer, used = slim, slim_used
+        if used <= max_tokens or not (facts or memories):
+            return msgspec.structs.replace(
+                answer, tokens=t.Tokens(used=used, max=max_tokens)
+            )
+        if len(memories) > 1 or not facts:
+            memories = _without_lowest(memories)
+        else:
+            facts = facts[:-1]
+
+
+def _with(context: t.Context, facts: list[t.Fact], memories: list[t.Hit]) -> t.Context:
+    conflicts = context.conflicts or msgspec.UNSET
+    return msgspec.structs.replace(
+        context, facts=facts, memories=memories, conflicts=conflicts
+    )
+
+
+def _count(context: t.Context, count: Count, max_tokens: int) -> int:
+    """Return the tokens of the answer, the number itself included."""
+    used = 0
+    for _ in range(4):
+        said = msgspec.structs.replace(
+            context, tokens=t.Tokens(used=used, max=max_tokens)
+        )
+        found = count(msgspec.json.encode(said).decode())
+        if found == used:
+            break
+        used = found
+    return used
+
+
+def _cost(part: t.Fact | t.Hit, count: Count) -> int:
+    return count(msgspec.json.encode(part).decode()) + 1
+
+
+def _take(parts: Iterable[Part], room: int, count: Count) -> list[Part]:
+    taken: list[Part] = []
+    for part in parts:
+        room -= _cost(part, count)
+        if room < 0:
+            break
+        taken.append(part)
+    return taken
+
+
+def _newest_match(memories: Sequence[t.Hit]) -> t.Hit | None:
+    matched = [memory for memory in memories if memory.matched]
+    return max(matched, key=lambda memory: memory.session_date, default=None)
+
+
+def _take_memories(memories: Sequence[t.Hit], room: int, count: Count) -> list[t.Hit]:
+    """Return what fits, in the order given; see `fit` for what goes first."""
+    kept = list(memories)
+    costs = {memory.id: _cost(memory, count) for memory in kept}
+    while kept and sum(costs[memory.id] for memory in kept) > room:
+        fewer = _without_lowest(kept)
+        if len(fewer) == 0:
+            return _cut_to_room(kept[0], room, count)
+        kept = fewer
+    return kept
+
+
+def _without_lowest(memories: list[t.Hit]) -> list[t.Hit]:
+    spared = _newest_match(memories)
+    going = [m for m in memories if m is not spared] or memories
+    words = [m for m in going if m.reason in ("fts", "note-identity")]
+    lowest = min(words or going, key=lambda memory: memory.score)
+    return [memory for memory in memories if memory is not lowest]
+
+
+def _cut_to_room(memory: t.Hit, room: int, count: Count) -> list[t.Hit]:
+    """Return the memory cut at a sentence so that it fits, or nothing."""
+    ends = [found.end() for found in SENTENCE_END.finditer(memory.text)]
+    low, high = 0, len(ends)
+    best: list[t.Hit] = []
+    while low < high:
+        middle = (low + high) // 2
+        shorter = msgspec.structs.replace(
+            memory, text=memory.text[: ends[middle]].rstrip(), truncated=True
+        )
+        if _cost(shorter, count) <= room:
+            best, low = [shorter], middle + 1
+        else:
+            high = middle
+    return best
+
+
+def bound(answer: t.Hits | t.History, count: Count) -> t.Hits | t.History:
+    """Cut the end of a long list so that an answer stays under ANSWER_TOKENS."""
+    while count(msgspec.json.encode(answer).decode()) > ANSWER_TOKENS:
+        if isinstance(answer, t.Hits):
+            if not answer.hits:
+                break
+            keep = answer.hits[: len(answer.hits) * 3 // 4]
+            answer = msgspec.structs.replace(answer, hits=keep, truncated=True)
+        else:
+            if not answer.facts:
+                break
+            kept = answer.facts[: len(answer.facts) * 3 // 4]
+            answer = msgspec.structs.replace(answer, facts=kept, truncated=True)
+    return answer

@@ -1,0 +1,759 @@
+"""The store and its derived index, kept in step: the order of every step is here.
+
+Appends are durable before the index hears of them; what other hands did to the
+files is noticed before each append and by scans; words that a hand made vanish
+are put back or retired, never silently gone. Source: docs/decisions/0002.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from . import files, markdown, rules
+from .errors import Busy, Corrupt, EngineError, Invalid
+from .index import Index, IndexUnusable, MemoryRow
+from .ledger import LEDGER_NAME, Ledger
+from .notes import Notes, Skipped, StoreFile, sha256
+from .types import Event, Problem
+
+FORMAT_VERSION = 1
+"""Version of the bytes on disk. Source: docs/store-format.md."""
+
+MARKER_NAME = "workspace.json"
+INDEX_NAME = "index.sqlite3"
+SLICE_SECONDS = 0.02
+STALE_BUFFER_MS = 10 * 60 * 1000
+"""An entry younger than this that vanishes was in an editor's older buffer."""
+
+CLOCK_BEHIND_MS = 60_000
+ATTEMPTS = 8
+"""Appends tried against another hand before the caller is asked to come back."""
+
+REPORTS_KEPT = 100
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's, sorted as bytes sort
+RANDOM_BITS = 30
+Done = TypeVar("Done")
+
+
+class Marker(msgspec.Struct, kw_only=True):
+    """Content of workspace.json: without it a folder is not a workspace."""
+
+    id: str
+    format: int
+
+
+def make_id(at_ms: int, random: int) -> str:
+    """Return a 16-character id that sorts by its moment: 50 bits of ms, 30 random."""
+    number = at_ms << RANDOM_BITS | random & (1 << RANDOM_BITS) - 1
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(75, -1, -5))
+
+
+def clock_now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def random_bits() -> int:
+    return int.from_bytes(os.urandom(4), "big")
+
+
+def create_workspace(
+    directory: Path, workspace_id: str, disk: files.Disk | None = None
+) -> None:
+    """Make a workspace's folder; it is on the disk when this returns.
+
+    An existing workspace of the same id is left as it is. Raises: Corrupt if the
+    folder belongs to another workspace or holds a store without its marker.
+    """
+    disk = disk or files.Disk()
+    marker = directory / MARKER_NAME
+    if files.stamp_of(marker) is not None:
+        if read_marker(directory).id != workspace_id:
+            message = "this folder belongs to another workspace"
+            raise Corrupt(message)
+        return
+    if (directory / "store").exists() and any((directory / "store").iterdir()):
+        message = f"the folder holds a store but no {MARKER_NAME}: nothing was changed"
+        raise Corrupt(message)
+    for folder in ("store", "retired", "incoming"):
+        disk.make_folder(directory / folder)
+    disk.replace(
+        directory / "store" / ".gitattributes", f"{LEDGER_NAME} merge=union\n".encode()
+    )
+    body = msgspec.json.encode(Marker(id=workspace_id, format=FORMAT_VERSION))
+    disk.replace(marker, body + b"\n")
+
+
+def read_marker(directory: Path) -> Marker:
+    """Raises: Corrupt unless `directory` is a workspace this code can open."""
+    try:
+        data, _ = files.read(directory / MARKER_NAME)
+        marker = msgspec.json.decode(data, type=Marker)
+    except OSError as fault:
+        message = f"{MARKER_NAME} cannot be read: is the disk mounted?"
+        raise Corrupt(message) from fault
+    except msgspec.DecodeError as fault:
+        message = f"{MARKER_NAME} is damaged"
+        raise Corrupt(message) from fault
+    if marker.format != FORMAT_VERSION:
+        message = f"store format {marker.format} is not known to this version"
+        raise Corrupt(message)
+    return marker
+
+
+@dataclass(slots=True)
+class Reports:
+    """What the owner should know, newest last; cleared when the engine ends."""
+
+    happened: list[Problem] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def add(self, code: str, message: str, path: str = "") -> None:
+        self.happened.append(Problem(code=code, message=message, path=path))
+        del self.happened[:-REPORTS_KEPT]
+
+
+class Store:
+    """One workspace's store with its index. The caller holds the workspace's lock."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        disk: files.Disk | None = None,
+        clock: Callable[[], int] = clock_now_ms,
+        random: Callable[[], int] = random_bits,
+    ) -> None:
+        self.directory = directory
+        self.disk = disk or files.Disk()
+        self._clock = clock
+        self._random = random
+        read_marker(directory)
+        folder = directory / "store"
+        if not folder.is_dir():
+            message = "the store folder is missing: is the disk mounted?"
+            raise Corrupt(message)
+        self.notes = Notes(self.disk, folder)
+        self.ledger = Ledger(self.disk, folder)
+        self.reports = Reports()
+        self._last_ms = 0
+        self._opening = True
+        self.ledger_damage = ""
+        self._scan: Iterator[None] | None = None
+        self._scan_again = False
+        self._sweep_temporaries()
+        self.index = self._open_index()
+        self._guarded(self._begin)
+
+    def finish_opening(self, seconds: float) -> None:
+        """Scan for at most about `seconds`; what remains is done by `work`."""
+        self.work(seconds)
+        self._opening = False
+
+    def _begin(self) -> None:
+        with self.index.transaction():
+            self.sync_ledger()
+        self._last_ms = self.index.last_event()[1]
+        if self._last_ms > self._clock() + CLOCK_BEHIND_MS:
+            self.reports.add(
+                "clock-behind",
+                "the clock is behind the newest memory; times go on from there",
+            )
+        self.want_scan()
+
+    def _sweep_temporaries(self) -> None:
+        """Remove what an interrupted replacement left: the lock says nobody else's."""
+        for folder in (".", "store", "retired", "incoming"):
+            place = self.directory / folder
+            for leftover in place.glob(f"{files.TEMPORARY_PREFIX}*.tmp"):
+                self.disk.remove(leftover)
+
+    def _open_index(self) -> Index:
+        path = self.directory / INDEX_NAME
+        try:
+            return Index(path)
+        except IndexUnusable:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{path}{suffix}").unlink(missing_ok=True)
+            return Index(path)
+
+    def close(self) -> None:
+        self.index.close()
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Run a step; if the index fails under it, make the index anew and go on."""
+        try:
+            step()
+        except IndexUnusable:
+            self.rebuild_index()
+            step()
+
+    def rebuild_index(self) -> None:
+        """Throw the index away and begin another from the store."""
+        self.index.close()
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self.directory / INDEX_NAME}{suffix}").unlink(missing_ok=True)
+        self.index = Index(self.directory / INDEX_NAME)
+        self.ledger.stamp = None
+        with self.index.transaction():
+            self.sync_ledger()
+        self._scan = None
+        self.want_scan()
+
+    # --- moments and ids
+
+    def next_moment(self) -> tuple[str, int]:
+        """Return a new id and its moment: later than every one given out before."""
+        self._last_ms = max(self._clock(), self._last_ms + 1)
+        return make_id(self._last_ms, self._random()), self._last_ms
+
+    def now_ms(self) -> int:
+        return max(self._clock(), self._last_ms)
+
+    # --- the ledger
+
+    def sync_ledger(self) -> None:
+        """Take in what is new in the ledger's file. Raises: OSError.
+
+        Appended lines are folded as they come; any other change folds all anew.
+        """
+        shown = files.stamp_of(self.ledger.path)
+        known = self._known_ledger()
+        if shown in (known, self.ledger.stamp) and (shown or not known):
+            self.ledger.stamp = shown
+            return
+        reading, stamp = self.ledger.read()
+        if reading.torn_at is not None and self._opening and stamp is not None:
+            stamp = self._set_aside(self.ledger.path, reading.torn_at, stamp)
+            reading.torn_at = None
+        self.ledger.stamp = stamp
+        self.ledger.is_damaged = bool(reading.damage or reading.torn_at is not None)
+        if reading.unfinished_newline and not self.ledger.is_damaged:
+            done = self.disk.append(self.ledger.path, b"\n", expected=stamp)
+            self.ledger.stamp = done.stamp
+        self._fold({event.id: event for event in reversed(reading.events)})
+        damage = [f"line {d.line}: {d.reason}" for d in reading.damage[:20]]
+        if reading.torn_at is not None:
+            damage.append("its last line has no end")
+        self.ledger_damage = "; ".join(damage)
+        self._note_ledger_stamp()
+
+    def _known_ledger(self) -> files.Stamp | None:
+        said = self.index.get_meta("ledger_stamp")
+        if not said:
+            return None
+        return files.Stamp(*(int(part) for part in said.split(",")))
+
+    def _note_ledger_stamp(self) -> None:
+        # Nothing is noted of a damaged ledger: the next open must read it again.
+        stamp = None if self.ledger.is_damaged else self.ledger.stamp
+        said = (
+            f"{stamp.device},{stamp.inode},{stamp.size},{stamp.mtime_ns}"
+            if stamp
+            else ""
+        )
+        self.index.set_meta("ledger_stamp", said)
+
+    def _fold(self, events: dict[str, Event]) -> None:
+        """Bring the index to exactly these events."""
+        known = self.index.event_ids()
+        gone = self._rescue_events(known - events.keys(), events)
+        new = sorted(events.keys() - known)
+        if gone or (new and known and new[0] < max(known)):
+            self.index.clear_facts()
+            new = sorted(events)
+        for event_id in new:
+            try:
+                self.index.apply_event(events[event_id])
+            except Invalid:
+                self.reports.add("ledger-event", f"event {event_id} has no moment")
+
+    def _rescue_events(self, gone: set[str], events: dict[str, Event]) -> set[str]:
+        """Append again the fresh events that another hand's older copy lost.
+
+        Returns the ids that stay gone: the file is the truth for older ones.
+        """
+        if not gone:
+            return gone
+        fresh_ms = self.now_ms() - STALE_BUFFER_MS
+        fresh = [
+            event
+            for event in self.index.get_events(gone)
+            if rules.parse_moment("recorded_at", event.recorded_at) >= fresh_ms
+        ]
+        if fresh and not self.ledger.is_damaged:
+            self.ledger.append(fresh)
+            events.update((event.id, event) for event in fresh)
+            self.reports.add(
+                "events-put-back",
+                f"{len(fresh)} fresh events were missing from the ledger: put back",
+                LEDGER_NAME,
+            )
+            gone = gone - {event.id for event in fresh}
+        if gone:
+            self.reports.add(
+                "events-gone",
+                f"{len(gone)} events were removed from the ledger by hand",
+                LEDGER_NAME,
+            )
+        return gone
+
+    def append_event(self, event: Event) -> bool:
+        """Append an event durably and fold it. Returns whether it was indexed.
+
+        Raises: files.Changed when the ledger must be read first, and all that was
+        decided from it decided anew.
+        """
+        if self.ledger.has_changed():
+            raise files.Changed
+        for _ in range(ATTEMPTS):
+            appended = self._writing(lambda: self.ledger.append([event]))
+            if appended.intact:
+                return self._try_index(lambda: self._index_event(event))
+            # Another hand replaced the file around this write: look, then again.
+            self.sync_in_transaction()
+            if self.index.has_event(event.id):
+                return True
+        message = "another program keeps replacing the ledger; try again in a moment"
+        raise Busy(message)
+
+    def _index_event(self, event: Event) -> None:
+        self.index.apply_event(event)
+        self._note_ledger_stamp()
+
+    def sync_in_transaction(self) -> None:
+        """Take in the ledger's changes now. Raises: EngineError."""
+
+        def sync() -> None:
+            with self.index.transaction():
+                self.sync_ledger()
+
+        self._writing(lambda: self._guarded(sync))
+
+    def _try_index(self, step: Callable[[], None]) -> bool:
+        """Index what is already safe; a failure only makes the index be rebuilt."""
+        try:
+            with self.index.transaction():
+                step()
+        except IndexUnusable:
+            with contextlib.suppress(IndexUnusable, OSError):
+                self.rebuild_index()
+            return False
+        return True
+
+    @staticmethod
+    def _writing(step: Callable[[], Done]) -> Done:
+        """Run a change of the disk; a refusal of the disk becomes the caller's error."""
+        try:
+            return step()
+        except OSError as fault:
+            reason = errno.errorcode.get(fault.errno or 0, "unknown error")
+            message = f"the disk refused the write ({reason}): nothing was saved"
+            raise Busy(message) from fault
+
+    # --- day logs
+
+    def append_entry(
+        self, day: str, marker: markdown.Marker, text: str, at: str
+    ) -> bool:
+        """Append an entry durably to its day's log. Returns whether it was indexed.
+
+        `at` is the HH:MM shown to a reader. Raises: EngineError; files.DiskFailed.
+        """
+        path = self.notes.day_path(day)
+        block = markdown.render_entry(marker, text, at)
+        for _ in range(ATTEMPTS):
+            known = self.index.find_file(path)
+            raw, expected = known if known else (path.encode(), None)
+            if self.notes.stamp(raw) != expected:
+                self.read_now(path, raw)
+                if self.index.find_entry(marker.id):
+                    return True
+                continue
+            try:
+                appended = self._append_block(day, block, expected)
+            except files.Changed:
+                continue
+            if appended.intact:
+                entry = markdown.Entry(marker, text, block)
+                return self._try_index_entry(
+                    StoreFile(path, raw, appended.stamp), entry, is_new=known is None
+                )
+        message = (
+            f"another program keeps replacing {path}; nothing was saved for certain, "
+            "try again in a moment"
+        )
+        raise Busy(message)
+
+    def _append_block(
+        self, day: str, block: bytes, expected: files.Stamp | None
+    ) -> files.Appended:
+        return self._writing(
+            lambda: self.notes.append_block(day, block, expected=expected)
+        )
+
+    def _try_index_entry(
+        self, file: StoreFile, entry: markdown.Entry, *, is_new: bool
+    ) -> bool:
+        return self._try_index(lambda: self._index_appended(file, entry, is_new=is_new))
+
+    def _index_appended(
+        self, file: StoreFile, entry: markdown.Entry, *, is_new: bool
+    ) -> None:
+        if is_new:
+            self._put_note_of_day(file, "")
+        self._put_entry(file, entry)
+        self.index.put_file(file.path, file.raw, file.stamp)
+
+    def read_now(self, path: str, raw: bytes) -> None:
+        """Bring the index to what one file holds now, whatever that is."""
+
+        def read() -> None:
+            with self.index.transaction():
+                stamp = self.notes.stamp(raw)
+                if stamp is None:
+                    self._forget_file(path)
+                else:
+                    for _ in self._index_file(StoreFile(path, raw, stamp)):
+                        pass
+
+        self._writing(lambda: self._guarded(read))
+
+    # --- scanning: what other hands did
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the index has still to take in files already seen on the disk."""
+        return self._scan is not None
+
+    def want_scan(self) -> None:
+        """Ask for a look at every file; `work` does it in slices."""
+        if self._scan is None:
+            self._scan = self._scan_steps()
+        else:
+            self._scan_again = True
+
+    def work(self, seconds: float = SLICE_SECONDS) -> bool:
+        """Do pending indexing for about `seconds`. Returns whether more remains.
+
+        Raises: files.DiskFailed.
+        """
+        if self._scan is None:
+            return False
+        try:
+            with self.index.transaction():
+                self._run_slice(time.monotonic() + seconds)
+        except IndexUnusable:
+            self.rebuild_index()
+        except files.Changed:
+            self._scan = self._scan_steps()
+        except (OSError, EngineError) as fault:
+            self.reports.add("scan-stopped", f"a scan was stopped: {fault}")
+            self._scan = None
+        return self._scan is not None
+
+    def _run_slice(self, until: float) -> None:
+        while self._scan is not None:
+            if next(self._scan, True):
+                self._scan = self._scan_steps() if self._scan_again else None
+                self._scan_again = False
+            if time.monotonic() >= until:
+                return
+
+    def _scan_steps(self) -> Iterator[None]:
+        """Look at every file once; yield wherever a request may come between."""
+        self.sync_ledger()
+        known = self.index.file_stamps()
+        found: set[str] = set()
+        changed: list[StoreFile] = []
+        skipped: list[Skipped] = []
+        for count, file in enumerate(self.notes.scan()):
+            if isinstance(file, Skipped):
+                skipped.append(file)
+                continue
+            found.add(file.path)
+            if known.get(file.path) != file.stamp:
+                changed.append(file)
+            if count % 200 == 199:
+                yield
+        self.reports.skipped = skipped
+        # Newest first: what an agent or its owner has just written is asked for first.
+        for file in sorted(changed, key=lambda f: f.stamp.mtime_ns, reverse=True):
+            yield from self._index_file(file)
+            yield
+        for path in sorted(known.keys() - found):
+            self._forget_file(path)
+            yield
+
+    def _index_file(self, file: StoreFile) -> Iterator[None]:
+        """Bring the index to a file's content; a file that cannot be read is named."""
+        try:
+            data, stamp = self.notes.read(file.raw)
+        except FileNotFoundError:
+            return
+        except OSError as fault:
+            self.index.remove_file(file.path)
+            problem = fault.strerror or "cannot be read"
+            self.index.put_file(file.path, file.raw, file.stamp, problem)
+            return
+        file = StoreFile(file.path, file.raw, stamp)
+        if file.day and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            self._index_day(file, data)
+        elif not is_generated(file, data):
+            yield from self._index_note(file, data)
+
+    def _index_note(self, file: StoreFile, data: bytes) -> Iterator[None]:
+        text, problem = markdown.decode_note(data)
+        front, body = markdown.split_front_matter(text)
+        scope, scope_problem = _scope_of(front.scope)
+        name = file.path.rpartition("/")[2].rpartition(".")[0]
+        title = front.title or markdown.first_heading(body) or name
+        self.index.remove_file(file.path)
+        number = self.index.put_memory(
+            MemoryRow(
+                id=f"note:{file.path}",
+                kind="note",
+                path=file.path,
+                title=title,
+                scope=scope,
+                at_ms=file.stamp.mtime_ns // 1_000_000,
+                day=front.day or file.day or _day_of(file),
+                size_bytes=len(data),
+                tags=list(dict.fromkeys([*front.tags, *markdown.find_tags(body)])),
+                links=markdown.find_wikilinks(body),
+            )
+        )
+        for chunk in markdown.iter_chunks(body):
+            if chunk is None:
+                yield
+            else:
+                self.index.add_chunks(number, title, [chunk])
+        # Last, so that a file interrupted half way is read again.
+        problem = problem or front.problem or scope_problem
+        self.index.put_file(file.path, file.raw, file.stamp, problem)
+
+    def _index_day(self, file: StoreFile, data: bytes) -> None:
+        log = markdown.parse_day(data)
+        known = {row.entry: row for row in self.index.entries_of(file.path)}
+        if log.torn_at is not None and log.entries[-1].marker.id not in known:
+            if self._opening:
+                file = self._cut_torn_day(file, log.torn_at)
+                log.entries.pop()
+            else:
+                log.problems.append("its last entry has no end yet")
+        entries, copies = self._own_entries(file, log.entries)
+        for copy in copies:
+            log.problems.append(f"entry {copy.marker.id} is a copy: read as text")
+            log.hand_text += f"\n{copy.text}\n"
+        gone = known.keys() - {entry.marker.id for entry in entries}
+        self.index.remove_memories_of(file.path)
+        self._put_note_of_day(file, log.hand_text)
+        for entry in entries:
+            self._put_entry(file, entry)
+            self._note_return(file, entry)
+        self.index.put_file(file.path, file.raw, file.stamp, "; ".join(log.problems))
+        self._rescue_entries([known[entry_id] for entry_id in sorted(gone)])
+
+    def _own_entries(
+        self, file: StoreFile, entries: list[markdown.Entry]
+    ) -> tuple[list[markdown.Entry], list[markdown.Entry]]:
+        """Part a day's entries from copies of entries that live in another file."""
+        own: list[markdown.Entry] = []
+        copies: list[markdown.Entry] = []
+        for entry in entries:
+            other = self.index.find_entry(entry.marker.id)
+            is_copy = (
+                other is not None
+                and other.path != file.path
+                and self._is_unchanged(other.path)
+            )
+            (copies if is_copy else own).append(entry)
+        return own, copies
+
+    def _is_unchanged(self, path: str) -> bool:
+        known = self.index.find_file(path)
+        return known is not None and self.notes.stamp(known[0]) == known[1]
+
+    def _put_note_of_day(self, file: StoreFile, hand_text: str) -> None:
+        body = hand_text.strip().removeprefix(f"# {file.day}").strip()
+        number = self.index.put_memory(
+            MemoryRow(
+                id=f"note:{file.path}",
+                kind="note",
+                path=file.path,
+                title=file.day,
+                scope=rules.GLOBAL_SCOPE,
+                at_ms=file.stamp.mtime_ns // 1_000_000,
+                day=file.day,
+                text=body,
+                size_bytes=len(body.encode()),
+                tags=markdown.find_tags(body),
+                links=markdown.find_wikilinks(body),
+            )
+        )
+        chunks = (chunk for chunk in markdown.iter_chunks(body) if chunk)
+        self.index.add_chunks(number, file.day, chunks)
+
+    def _put_entry(self, file: StoreFile, entry: markdown.Entry) -> None:
+        marker = entry.marker
+        title = markdown.first_line(entry.text)
+        at_ms = rules.parse_moment("at", marker.at)
+        self._last_ms = max(self._last_ms, at_ms)
+        number = self.index.put_memory(
+            MemoryRow(
+                id=f"entry:{file.path}#{marker.id}",
+                kind="entry",
+                path=file.path,
+                title=title,
+                scope=marker.scope,
+                source=marker.source,
+                writer=marker.writer,
+                writer_id=marker.writer_id,
+                at_ms=at_ms,
+                day=file.day,
+                text=entry.text,
+                size_bytes=len(entry.text.encode()),
+                edited=entry.edited,
+                entry=marker.id,
+                block=entry.block,
+                marker=msgspec.json.encode(marker).decode(),
+                request=marker.request,
+                tags=markdown.find_tags(entry.text),
+                links=markdown.find_wikilinks(entry.text),
+            )
+        )
+        chunks = (chunk for chunk in markdown.iter_chunks(entry.text) if chunk)
+        self.index.add_chunks(number, "", chunks)
+
+    def _note_return(self, file: StoreFile, entry: markdown.Entry) -> None:
+        """Record that an entry retired by hand stands in its file again."""
+        memory_id = f"entry:{file.path}#{entry.marker.id}"
+        if self.index.find_hand_retirement(memory_id):
+            self._append_by_hand("restore", memory_id, "", "")
+
+    def _forget_file(self, path: str) -> None:
+        """A file is gone: its notes with it, its entries not silently."""
+        gone = self.index.entries_of(path)
+        self.index.remove_file(path)
+        self._rescue_entries(gone)
+
+    # --- what a hand made vanish
+
+    def _rescue_entries(self, gone: list[MemoryRow]) -> None:
+        """Put fresh entries back, retire older ones; those that moved are fine."""
+        fresh_ms = self.now_ms() - STALE_BUFFER_MS
+        fresh: dict[str, list[MemoryRow]] = {}
+        for row in gone:
+            if self.index.find_entry(row.entry):
+                continue
+            if row.at_ms >= fresh_ms:
+                fresh.setdefault(row.day, []).append(row)
+            else:
+                self._retire_by_hand(row)
+        for day, rows in fresh.items():
+            self._put_back(day, rows)
+
+    def _put_back(self, day: str, rows: list[MemoryRow]) -> None:
+        """Append entries again under their own ids: an older copy had lost them."""
+        blocks = b"".join(b"\n" + row.block.lstrip(b"\n") for row in rows)
+        path = self.notes.day_path(day)
+        raw = path.encode()
+        for _ in range(ATTEMPTS):
+            with contextlib.suppress(files.Changed):
+                expected = self.notes.stamp(raw)
+                if self.notes.append_block(day, blocks, expected=expected).intact:
+                    break
+        # From the file, not from memory: the rows must say what the bytes say.
+        self.index.remove_file(path)
+        data, stamp = self.notes.read(raw)
+        self._index_day(StoreFile(path, raw, stamp), data)
+        self.reports.add(
+            "entries-put-back",
+            f"{len(rows)} fresh entries were missing after an edit: put back",
+            path,
+        )
+
+    def _retire_by_hand(self, row: MemoryRow) -> None:
+        digest = sha256(row.block)
+        # The words first: an event without them could not be undone. A crash between
+        # the two leaves a file that no event names, and the entry is retired again.
+        self.disk.replace(self.directory / "retired" / f"{digest}.md", row.block)
+        if self._append_by_hand("retire", row.id, row.path, digest):
+            self.reports.add(
+                "entry-retired",
+                f"entry {row.entry} was removed by hand and is retired",
+                row.path,
+            )
+
+    def _append_by_hand(self, kind: str, about: str, path: str, digest: str) -> str:
+        """Append a life-cycle event of a hand's doing; "" if the ledger refuses."""
+        event_id, at_ms = self.next_moment()
+        event = Event(
+            id=event_id,
+            kind=kind,
+            recorded_at=rules.render_moment(at_ms),
+            about=about,
+            by="hand",
+            path=path,
+            sha256=digest,
+        )
+        try:
+            self.ledger.append([event])
+        except (EngineError, files.Changed):
+            self.reports.add(kind, f"{about} could not be recorded as {kind}d by hand")
+            return ""
+        self._index_event(event)
+        return event_id
+
+    # --- torn ends
+
+    def _cut_torn_day(self, file: StoreFile, offset: int) -> StoreFile:
+        path = self.notes.locate(file.raw)
+        return StoreFile(file.path, file.raw, self._set_aside(path, offset, file.stamp))
+
+    def _set_aside(self, path: Path, offset: int, stamp: files.Stamp) -> files.Stamp:
+        """Move an unfinished end out of the store; it was never acknowledged."""
+        data, _ = files.read(path, offset)
+        name = f"torn-{make_id(self._clock(), self._random())}-{path.name}"
+        self.disk.replace(self.directory / "incoming" / name, data)
+        stamp = self.disk.cut(path, offset, expected=stamp)
+        self.reports.add(
+            "torn-end",
+            f"an unfinished write at the end of {path.name} was set aside as {name}",
+            path.name,
+        )
+        return stamp
+
+
+def is_generated(file: StoreFile, data: bytes) -> bool:
+    """Whether a file is one that is made for people and never read back."""
+    return file.path == "Facts.md" and data.startswith(GENERATED_MARK)
+
+
+GENERATED_MARK = b"<!-- renor generated"
+
+
+def _scope_of(said: str) -> tuple[str, str]:
+    """Return a note's scope from its front matter, and a problem ("" when none)."""
+    if not said:
+        return rules.GLOBAL_SCOPE, ""
+    candidate = said if ":" in said or said == rules.GLOBAL_SCOPE else f"project:{said}"
+    try:
+        return rules.parse_scope(candidate, reading=False), ""
+    except Invalid as fault:
+        return rules.GLOBAL_SCOPE, f"front matter: {fault.message}"
+
+
+def _day_of(file: StoreFile) -> str:
+    """Return the day in a file's name, else the day of its last change."""
+    return markdown.find_day(file.path) or rules.render_day(
+        file.stamp.mtime_ns // 1_000_000
+    )
