@@ -7,14 +7,15 @@ logs an argument or an answer. Source: docs/architecture.md, "Processes".
 from __future__ import annotations
 
 import functools
+import importlib.util
 import math
 import threading
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import bpe_openai
 import msgspec
 from django.conf import settings
 
@@ -117,7 +118,7 @@ def is_host_reachable() -> bool:
 
 
 def load_token_counter() -> None:
-    """Load what counts tokens (about a second, once per process)."""
+    """Load what counts tokens (a tenth of a second, once per process)."""
     _token_counter()
 
 
@@ -249,15 +250,28 @@ def _decoder(answer: type[R]) -> msgspec.json.Decoder[R]:
 
 
 def _token_counter() -> Callable[[str], int]:
-    with _token_counter_lock:  # or two first calls would both spend the second
+    with _token_counter_lock:  # or two first calls would both load it
         return _load_counter_once()
 
 
 @functools.cache
 def _load_counter_once() -> Callable[[str], int]:
-    encoding = bpe_openai.get_encoding("o200k_base")
+    """Load bpe-openai's Rust core alone.
 
-    def count(text: str) -> int:
-        return len(encoding.encode_ordinary(text))
-
+    Importing the package itself parses every encoding's table into Python objects
+    that only its other functions need: 0.6 s and 144 MiB instead of 0.07 s and
+    70 MiB (measured; the version is pinned exactly).
+    """
+    package = importlib.util.find_spec("bpe_openai")
+    if package is None or not package.submodule_search_locations:
+        raise ImportError("bpe-openai is not installed")
+    folder = Path(package.submodule_search_locations[0])
+    core = importlib.util.spec_from_file_location(
+        "bpe_openai._bindings", next(folder.glob("_bindings.*so"))
+    )
+    if core is None or core.loader is None:
+        raise ImportError("bpe-openai has no Rust core")
+    module = importlib.util.module_from_spec(core)
+    core.loader.exec_module(module)
+    count: Callable[[str], int] = module.tokenizer_for_encoding("o200k_base").count
     return count

@@ -37,6 +37,10 @@ IDLE_WORKSPACES = 128
 BUSY_PER_WORKSPACE = 32
 """An engine answers in turn; more at once would only wait in its queue."""
 
+ATTEMPTS = 4
+"""One retry is for the race with sleep; more are for a machine with more workspaces in
+use than may be awake, where the least recently used is always about to be needed."""
+
 TOUCH_EVERY_SECONDS = 1.0
 CONTROL_SECONDS = 9.0
 
@@ -123,18 +127,15 @@ class Client:
         self, entry: _Workspace, workspace: str, request: bytes, deadline: float
     ) -> wire.Reply:
         link = self._take_idle(entry)
-        # Twice: an engine may fall asleep between the connect and the request.
-        for is_last in (False, True):
+        # An engine may fall asleep between the connect and the request.
+        for _attempt in range(ATTEMPTS):
             if link is None:
                 link = self._connect(workspace, deadline)
             try:
                 reply = _exchange(link, request, deadline)
-            except _Untaken as error:
+            except _Untaken:
                 link.close()
                 link = None
-                if is_last:
-                    message = "the workspace fell asleep twice while it was asked"
-                    raise CannotReach(not_now("starting", message, 1.0)) from error
                 continue
             except BaseException:
                 link.close()  # an answer may still come: no later request may read it
@@ -142,12 +143,13 @@ class Client:
             self._give_back(entry, link)
             self._touch(entry, workspace)
             return reply
-        raise AssertionError("unreachable")
+        message = "the workspace fell asleep each time it was asked"
+        raise CannotReach(not_now("full", message, 1.0))
 
     def _connect(self, workspace: str, deadline: float) -> socket.socket:
         name = engine_socket(workspace)
-        # Twice: the engine just ensured may be the one that was about to sleep.
-        for _attempt in range(2):
+        # The engine just ensured may be the one that was about to sleep.
+        for _attempt in range(ATTEMPTS):
             link = self._try_connect(name, deadline)
             if link is not None:
                 return link
@@ -155,11 +157,8 @@ class Client:
             answer = self._ask_host("ensure", workspace, seconds)
             if answer.not_now is not None:
                 raise CannotReach(answer.not_now)
-        link = self._try_connect(name, deadline)
-        if link is None:
-            message = "the workspace woke and fell asleep again"
-            raise CannotReach(not_now("starting", message, 1.0))
-        return link
+        message = "the workspace falls asleep as soon as it wakes"
+        raise CannotReach(not_now("full", message, 1.0))
 
     def _try_connect(self, name: str, deadline: float) -> socket.socket | None:
         try:
@@ -251,6 +250,10 @@ def _exchange(link: socket.socket, request: bytes, deadline: float) -> wire.Repl
     try:
         link.settimeout(_remaining(deadline))
         reply = wire.decode_reply(receive_frame(link))
+    except ConnectionResetError as error:
+        # The other end closed with bytes unread, or never accepted: no engine acts on
+        # a part of a frame. Had it read all, this would be an end without a reset.
+        raise _Untaken from error
     except TimeoutError as error:
         message = "the workspace did not answer in time"
         raise LinkBroke(message, timed_out=True) from error

@@ -34,7 +34,11 @@ def require_workspace_id(text: str) -> str:
 
     Raises: ValueError.
     """
-    if str(uuid.UUID(text)) != text:
+    try:
+        is_canonical = str(uuid.UUID(text)) == text
+    except ValueError:
+        is_canonical = False
+    if not is_canonical:
         raise ValueError("a workspace id is a lower-case UUID with hyphens")
     return text
 
