@@ -17,8 +17,24 @@ import msgspec
 
 from . import files, markdown, recall, rules
 from . import types as t
+from .answers import (
+    FoundMemory,
+    Search,
+    fact_of,
+    hit_of,
+    holds_at,
+    is_same_object,
+    may_see,
+    memory_of,
+    rank,
+    readable_scopes,
+    receipt_of_entry,
+    receipt_of_event,
+    source_label,
+    unknown_memory,
+)
 from .errors import Busy, Conflict, EngineError, Invalid, NotFound, ReadOnly
-from .index import MemoryRow, Passage, ValueRow
+from .index import MemoryRow, ValueRow
 from .store import ATTEMPTS, Store, clock_now_ms, random_bits
 from .types import Event
 
@@ -30,9 +46,6 @@ FACTS_WITH_QUERY, FACTS_WITHOUT_QUERY = 12, 20
 CONTEXT_MEMORIES = 24
 PASSAGES = 120
 TOP_K_MOST = 50
-READ_BYTES = 16_000
-"""Most bytes of text in one read_memory: even at a token a byte, under 20,000."""
-
 CLOSEST_SUBJECTS = 5
 KNOWN_SUBJECTS = 50
 SLEEP_SCAN_SECONDS = 0.01
@@ -186,7 +199,7 @@ class Engine:
         time_zone = rules.parse_zone(zone)
         if day:
             rules.parse_day(day)
-        label = _label(caller, source)
+        label = source_label(caller, source)
         self._require_replaceable(caller, replaces)
         kept, warnings = self._read_cites(caller, cites)
         earlier = self._find_retry(
@@ -205,7 +218,7 @@ class Engine:
             text,
         )
         if earlier:
-            return _receipt_of_entry(earlier, "nochange", indexed=True)
+            return receipt_of_entry(earlier, "nochange", indexed=True)
         entry_id, at_ms = self.store.next_moment()
         local = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(time_zone)
         marker = markdown.Marker(
@@ -287,7 +300,7 @@ class Engine:
             scope=self._writable_scope(caller, scope),
             writer=caller.name,
             writer_id=caller.connection_id,
-            source=_label(caller, source),
+            source=source_label(caller, source),
             replaces=replaces,
             request=caller.request_id,
         )
@@ -308,11 +321,11 @@ class Engine:
         current = self.store.index.current_value(
             wanted.subject, wanted.predicate, wanted.scope
         )
-        same = current and _is_same_object(current, wanted)
+        same = current and is_same_object(current, wanted)
         if current and same:
             line = self._find_exact_repeat(current, wanted)
             if line:
-                return _receipt_of_event(line, "nochange", value_id=current.id)
+                return receipt_of_event(line, "nochange", value_id=current.id)
         event_id, at_ms = self.store.next_moment()
         event = msgspec.structs.replace(
             wanted, id=event_id, recorded_at=rules.render_moment(at_ms)
@@ -326,7 +339,7 @@ class Engine:
         indexed = self.store.append_event(event)
         action: t.Action = "supersede" if event.supersedes else "store"
         return msgspec.structs.replace(
-            _receipt_of_event(
+            receipt_of_event(
                 event,
                 "nochange" if current and same else action,
                 value_id=current.id if current and same else "",
@@ -398,7 +411,7 @@ class Engine:
     def _is_known(self, caller: t.Caller, memory_id: str) -> bool:
         value = self.store.index.find_value(memory_id)
         found = value or self.store.index.find_memory(memory_id)
-        return found is not None and _may_see(caller, found.scope)
+        return found is not None and may_see(caller, found.scope)
 
     # --- reading
 
@@ -415,15 +428,15 @@ class Engine:
         Cutting to `max_tokens` is the gateway's, which holds the counter.
         """
         rules.require_text("query", query, rules.QUERY_CHARS, blank=True)
-        scopes = _readable(caller, scope)
+        scopes = readable_scopes(caller, scope)
         self._look_at_ledger()
         if not query.strip():
             values = self.store.index.newest_values(scopes, FACTS_WITHOUT_QUERY)
-            facts = [self._fact(value) for value in values]
+            facts = [fact_of(value) for value in values]
             return self._context(facts, [], "facts", scopes, max_tokens)
         search = self._search(query, scopes)
         facts = self._matching_facts(search)
-        hits = [_hit(found) for found in search.memories[:CONTEXT_MEMORIES]]
+        hits = [hit_of(found) for found in search.memories[:CONTEXT_MEMORIES]]
         return self._context(
             facts,
             hits,
@@ -465,7 +478,7 @@ class Engine:
         for found in search.facts[:FACTS_WITH_QUERY]:
             value = self.store.index.find_value(found.passage.memory.id)
             if value:
-                facts.append(self._fact(value))
+                facts.append(fact_of(value))
         return facts
 
     def _search(self, query: str, scopes: Sequence[str] | None) -> Search:
@@ -484,12 +497,12 @@ class Engine:
         present = [term for term in terms if frequency[term]]
         held_as = [1 << terms.index(term) for term in present]
         return Search(
-            memories=_ranked(
+            memories=rank(
                 index.search(present, scopes=scopes, facts=False, limit=PASSAGES),
                 held_as,
                 weights,
             ),
-            facts=_ranked(
+            facts=rank(
                 index.search(present, scopes=scopes, facts=True, limit=PASSAGES),
                 held_as,
                 weights,
@@ -507,7 +520,7 @@ class Engine:
         if not 1 <= top_k <= TOP_K_MOST:
             message = f"top_k is {top_k}; it may be from 1 to {TOP_K_MOST}"
             raise Invalid(message)
-        scopes = _readable(caller, scope)
+        scopes = readable_scopes(caller, scope)
         self._look_at_ledger()
         found = self._search_phrase(query, scopes)
         fallback: str | msgspec.UnsetType = msgspec.UNSET
@@ -516,7 +529,7 @@ class Engine:
             merged = [*search.facts, *search.memories]
             found = sorted(merged, key=lambda one: one.score, reverse=True)
             fallback = "any-word" if found else msgspec.UNSET
-        hits = [_hit(one) for one in found[:top_k]]
+        hits = [hit_of(one) for one in found[:top_k]]
         return t.Hits(
             hits=hits,
             relevance=self._relevance(any(hit.matched for hit in hits), scopes),
@@ -542,7 +555,7 @@ class Engine:
             )
             if wanted in rules.fold_name(rules.fold_search(passage.text))
         ]
-        return _ranked(passages, [1], [1.0])
+        return rank(passages, [1], [1.0])
 
     def retrieve_memory(
         self,
@@ -555,7 +568,7 @@ class Engine:
         include_history: bool = False,
     ) -> t.History:
         """Return what holds, held at `as_of`, or ever held of a subject."""
-        scopes = _readable(caller, scope)
+        scopes = readable_scopes(caller, scope)
         self._look_at_ledger()
         if not subject.strip():
             known = self.store.index.subjects(scopes, KNOWN_SUBJECTS)
@@ -570,14 +583,14 @@ class Engine:
             value
             for value in values
             if (not wanted or rules.fold_name(value.predicate) == wanted)
-            and (include_history or _holds(value, at_ms))
+            and (include_history or holds_at(value, at_ms))
         ]
         closest = msgspec.UNSET if values else self._closest_subjects(subject, scopes)
         return t.History(
             known=bool(values),
             subject=subject,
             as_of=rules.render_moment(at_ms),
-            facts=[self._fact(value, dated=True) for value in chosen],
+            facts=[fact_of(value, dated=True) for value in chosen],
             closest_subjects=closest,
         )
 
@@ -606,7 +619,7 @@ class Engine:
         text = row.text if row.kind == "entry" or row.path[:4].isdigit() else ""
         if row.kind == "note" and not text:
             text = self._read_note(row)
-        memory = _memory(row, text, offset)
+        memory = memory_of(row, text, offset)
         if row.marker:
             said = msgspec.json.decode(row.marker, type=markdown.Marker)
             memory = msgspec.structs.replace(
@@ -631,8 +644,8 @@ class Engine:
 
     def _read_fact(self, caller: t.Caller, memory_id: str, offset: int) -> t.Memory:
         value = self.store.index.find_value(memory_id)
-        if value is None or not _may_see(caller, value.scope):
-            raise _unknown(memory_id)
+        if value is None or not may_see(caller, value.scope):
+            raise unknown_memory(memory_id)
         row = MemoryRow(
             id=value.id,
             kind="fact",
@@ -646,9 +659,9 @@ class Engine:
             day=rules.render_day(value.from_ms),
         )
         text = value.statement or f"{value.subject} {value.predicate}: {value.object}"
-        shown = self._fact(value, dated=True)
+        shown = fact_of(value, dated=True)
         return msgspec.structs.replace(
-            _memory(row, text, offset),
+            memory_of(row, text, offset),
             subject=value.subject,
             predicate=value.predicate,
             object=value.object,
@@ -661,14 +674,14 @@ class Engine:
     def _get_row(self, caller: t.Caller, memory_id: str) -> MemoryRow:
         """Return a note or an entry the caller may see. Raises: NotFound."""
         row = self.store.index.find_memory(memory_id)
-        if row is None or row.kind == "fact" or not _may_see(caller, row.scope):
-            raise _unknown(memory_id)
+        if row is None or row.kind == "fact" or not may_see(caller, row.scope):
+            raise unknown_memory(memory_id)
         return row
 
     def list_recent(self, caller: t.Caller, *, limit: int = 10) -> t.RecentMemories:
         """Return the newest memories, newest first."""
         self._look_at_ledger()
-        rows = self.store.index.newest(_readable(caller, ""), limit)
+        rows = self.store.index.newest(readable_scopes(caller, ""), limit)
         return t.RecentMemories(
             memories=[
                 t.RecentMemory(
@@ -688,7 +701,7 @@ class Engine:
         """Return counts of what the caller may see, and what the owner should know."""
         self._look_at_ledger()
         index = self.store.index
-        counts = index.counts(_readable(caller, ""))
+        counts = index.counts(readable_scopes(caller, ""))
         return t.Status(
             notes=counts["note"],
             entries=counts["entry"],
@@ -786,17 +799,15 @@ class Engine:
             action: t.Action = "supersede" if event.supersedes else "store"
             is_repeat = event.kind == "repeat"
             return t.Written(
-                receipt=_receipt_of_event(
+                receipt=receipt_of_event(
                     event,
                     "nochange" if is_repeat else action,
                     value_id=event.about if is_repeat else "",
                 )
             )
         row = self.store.index.find_entry_by_request(request_id)
-        found = _receipt_of_entry(row, "store", indexed=True) if row else None
+        found = receipt_of_entry(row, "store", indexed=True) if row else None
         return t.Written(receipt=found)
-
-    # --- shapes
 
     def _look_at_ledger(self) -> None:
         """Take in the ledger's changes if another hand has touched it."""
@@ -805,203 +816,3 @@ class Engine:
                 self.store.sync_in_transaction()
             except (files.Changed, EngineError):
                 self.store.want_scan()
-
-    def _fact(self, value: ValueRow, *, dated: bool = False) -> t.Fact:
-        is_current = value.to_ms is None and not value.retired
-        fact = t.Fact(
-            id=value.id,
-            subject=value.subject,
-            predicate=value.predicate,
-            object=value.object,
-            statement=value.statement,
-            scope=value.scope,
-            source=value.source,
-            writer=value.writer,
-            valid_from=rules.render_moment(value.from_ms),
-            writer_authenticated=msgspec.UNSET if value.writer_id else False,
-            untrusted=_is_untrusted(value.source),
-        )
-        if not dated:
-            return fact
-        return msgspec.structs.replace(
-            fact,
-            current=is_current,
-            valid_to=msgspec.UNSET
-            if value.to_ms is None
-            else rules.render_moment(value.to_ms),
-        )
-
-
-class FoundMemory(msgspec.Struct, frozen=True):
-    """A memory found by words: its best passage, the share of the query, a score."""
-
-    passage: Passage
-    share: float
-    score: float
-
-
-class Search(msgspec.Struct, frozen=True):
-    memories: list[FoundMemory]
-    facts: list[FoundMemory]
-
-    @property
-    def is_relevant(self) -> bool:
-        return any(
-            found.share >= recall.CLOSE for found in [*self.facts, *self.memories]
-        )
-
-
-def _ranked(
-    passages: Sequence[Passage], held_as: Sequence[int], weights: Sequence[float]
-) -> list[FoundMemory]:
-    """Return each memory once, by its best passage, best first.
-
-    `held_as` turns a bit of a passage's terms into a bit of `weights`.
-    """
-    best_rank = max((passage.rank for passage in passages), default=0.0)
-    best: dict[str, FoundMemory] = {}
-    for passage in passages:
-        held = sum(bit for i, bit in enumerate(held_as) if passage.terms >> i & 1)
-        share = recall.coverage(held, weights)
-        found = FoundMemory(
-            passage, share, recall.score(share, passage.rank, best_rank)
-        )
-        known = best.get(passage.memory.id)
-        if known is None or found.score > known.score:
-            best[passage.memory.id] = found
-    return sorted(
-        best.values(),
-        key=lambda one: (one.score, one.passage.memory.at_ms),
-        reverse=True,
-    )
-
-
-def _readable(caller: t.Caller, scope: str) -> list[str] | None:
-    """Return the scopes a read covers, None for all.
-
-    A scope the caller may not see reads as an empty one.
-    """
-    wanted = rules.parse_scope(scope, reading=True)
-    if caller.scopes is None:
-        return [wanted] if wanted else None
-    if not wanted:
-        return list(caller.scopes)
-    return [wanted] if wanted in caller.scopes else []
-
-
-def _may_see(caller: t.Caller, scope: str) -> bool:
-    return caller.scopes is None or scope in caller.scopes
-
-
-def _label(caller: t.Caller, source: str) -> str:
-    rules.require_text("source", source, rules.SOURCE_CHARS, blank=True)
-    return source or caller.client_name[: rules.SOURCE_CHARS] or caller.name
-
-
-def _unknown(memory_id: str) -> NotFound:
-    message = (
-        f'no memory has the id "{memory_id[:200]}": use an id that a read or a receipt '
-        "returned"
-    )
-    return NotFound(message)
-
-
-def _is_untrusted(source: str) -> bool | msgspec.UnsetType:
-    """Whether a label claims to be what only the system itself may be."""
-    return True if source.strip().casefold() in rules.RESERVED_LABELS else msgspec.UNSET
-
-
-def _is_same_object(current: ValueRow, wanted: Event) -> bool:
-    return rules.fold_name(current.object) == rules.fold_name(wanted.object)
-
-
-def _holds(value: ValueRow, at_ms: int) -> bool:
-    return value.from_ms <= at_ms and (value.to_ms is None or at_ms < value.to_ms)
-
-
-def _receipt_of_event(event: Event, action: t.Action, *, value_id: str) -> t.Receipt:
-    return t.Receipt(
-        action=action,
-        id=value_id or f"fact:{event.id}",
-        event_id=event.id,
-        at=event.recorded_at,
-        scope=event.scope,
-        indexed=True,
-        supersedes=event.supersedes,
-    )
-
-
-def _receipt_of_entry(row: MemoryRow, action: t.Action, *, indexed: bool) -> t.Receipt:
-    return t.Receipt(
-        action=action,
-        id=row.id,
-        event_id=row.entry,
-        at=rules.render_moment(row.at_ms),
-        scope=row.scope,
-        indexed=indexed,
-    )
-
-
-def _hit(found: FoundMemory) -> t.Hit:
-    row = found.passage.memory
-    return t.Hit(
-        id=row.id,
-        title=row.title,
-        text=found.passage.text,
-        heading_path=list(found.passage.heading_path),
-        session_date=row.day,
-        score=found.score,
-        reason="fts",
-        matched=found.share >= recall.CLOSE,
-        scope=row.scope,
-        source=row.source,
-        edited=True if row.edited else msgspec.UNSET,
-        writer_authenticated=_authenticated(row),
-        untrusted=_is_untrusted(row.source),
-    )
-
-
-def _authenticated(row: MemoryRow) -> bool | msgspec.UnsetType:
-    """False for what an unnamed connection saved; a person's own file says nothing."""
-    return False if row.kind != "note" and not row.writer_id else msgspec.UNSET
-
-
-def _memory(row: MemoryRow, text: str, offset: int) -> t.Memory:
-    if offset > len(text):
-        message = f"offset is {offset:,}; this memory has {len(text):,} characters"
-        raise Invalid(message)
-    piece = _first_bytes(text[offset:], READ_BYTES)
-    following = offset + len(piece)
-    return t.Memory(
-        id=row.id,
-        kind=row.kind,
-        title=row.title,
-        text=piece,
-        offset=offset,
-        total_chars=len(text),
-        scope=row.scope,
-        source=row.source,
-        writer=row.writer,
-        at=rules.render_moment(row.at_ms),
-        session_date=row.day,
-        tags=list(row.tags),
-        links=list(row.links),
-        next_offset=following if following < len(text) else msgspec.UNSET,
-        edited=True if row.edited else msgspec.UNSET,
-        writer_authenticated=_authenticated(row),
-        untrusted=_is_untrusted(row.source),
-    )
-
-
-def _first_bytes(text: str, most: int) -> str:
-    """Return the longest start of a text whose JSON is at most `most` bytes."""
-    if len(msgspec.json.encode(text)) <= most:
-        return text
-    low, high = 0, min(len(text), most)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if len(msgspec.json.encode(text[:middle])) <= most:
-            low = middle
-        else:
-            high = middle - 1
-    return text[:low]

@@ -1,0 +1,221 @@
+"""Answers made of rows: what the index and the ledger know, in the wire's shapes.
+
+Pure. Which rows, and whether the caller may have them, is engine.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from . import recall, rules
+from . import types as t
+from .errors import Invalid, NotFound
+from .index import MemoryRow, Passage, ValueRow
+from .types import Event
+
+READ_BYTES = 16_000
+"""Most bytes of text in one read_memory: even at a token a byte, under 20,000."""
+
+
+class FoundMemory(msgspec.Struct, frozen=True):
+    """A memory found by words: its best passage, the share of the query, a score."""
+
+    passage: Passage
+    share: float
+    score: float
+
+
+class Search(msgspec.Struct, frozen=True):
+    memories: list[FoundMemory]
+    facts: list[FoundMemory]
+
+    @property
+    def is_relevant(self) -> bool:
+        return any(
+            found.share >= recall.CLOSE for found in [*self.facts, *self.memories]
+        )
+
+
+def rank(
+    passages: Sequence[Passage], held_as: Sequence[int], weights: Sequence[float]
+) -> list[FoundMemory]:
+    """Return each memory once, by its best passage, best first.
+
+    `held_as` turns a bit of a passage's terms into a bit of `weights`.
+    """
+    best_rank = max((passage.rank for passage in passages), default=0.0)
+    best: dict[str, FoundMemory] = {}
+    for passage in passages:
+        held = sum(bit for i, bit in enumerate(held_as) if passage.terms >> i & 1)
+        share = recall.coverage(held, weights)
+        found = FoundMemory(
+            passage, share, recall.score(share, passage.rank, best_rank)
+        )
+        known = best.get(passage.memory.id)
+        if known is None or found.score > known.score:
+            best[passage.memory.id] = found
+    return sorted(
+        best.values(),
+        key=lambda one: (one.score, one.passage.memory.at_ms),
+        reverse=True,
+    )
+
+
+def readable_scopes(caller: t.Caller, scope: str) -> list[str] | None:
+    """Return the scopes a read covers, None for all.
+
+    A scope the caller may not see reads as an empty one.
+    """
+    wanted = rules.parse_scope(scope, reading=True)
+    if caller.scopes is None:
+        return [wanted] if wanted else None
+    if not wanted:
+        return list(caller.scopes)
+    return [wanted] if wanted in caller.scopes else []
+
+
+def may_see(caller: t.Caller, scope: str) -> bool:
+    return caller.scopes is None or scope in caller.scopes
+
+
+def source_label(caller: t.Caller, source: str) -> str:
+    rules.require_text("source", source, rules.SOURCE_CHARS, blank=True)
+    return source or caller.client_name[: rules.SOURCE_CHARS] or caller.name
+
+
+def unknown_memory(memory_id: str) -> NotFound:
+    message = (
+        f'no memory has the id "{memory_id[:200]}": use an id that a read or a receipt '
+        "returned"
+    )
+    return NotFound(message)
+
+
+def _is_untrusted(source: str) -> bool | msgspec.UnsetType:
+    """Whether a label claims to be what only the system itself may be."""
+    return True if source.strip().casefold() in rules.RESERVED_LABELS else msgspec.UNSET
+
+
+def is_same_object(current: ValueRow, wanted: Event) -> bool:
+    return rules.fold_name(current.object) == rules.fold_name(wanted.object)
+
+
+def holds_at(value: ValueRow, at_ms: int) -> bool:
+    return value.from_ms <= at_ms and (value.to_ms is None or at_ms < value.to_ms)
+
+
+def receipt_of_event(event: Event, action: t.Action, *, value_id: str) -> t.Receipt:
+    return t.Receipt(
+        action=action,
+        id=value_id or f"fact:{event.id}",
+        event_id=event.id,
+        at=event.recorded_at,
+        scope=event.scope,
+        indexed=True,
+        supersedes=event.supersedes,
+    )
+
+
+def receipt_of_entry(row: MemoryRow, action: t.Action, *, indexed: bool) -> t.Receipt:
+    return t.Receipt(
+        action=action,
+        id=row.id,
+        event_id=row.entry,
+        at=rules.render_moment(row.at_ms),
+        scope=row.scope,
+        indexed=indexed,
+    )
+
+
+def hit_of(found: FoundMemory) -> t.Hit:
+    row = found.passage.memory
+    return t.Hit(
+        id=row.id,
+        title=row.title,
+        text=found.passage.text,
+        heading_path=list(found.passage.heading_path),
+        session_date=row.day,
+        score=found.score,
+        reason="fts",
+        matched=found.share >= recall.CLOSE,
+        scope=row.scope,
+        source=row.source,
+        edited=True if row.edited else msgspec.UNSET,
+        writer_authenticated=_authenticated(row),
+        untrusted=_is_untrusted(row.source),
+    )
+
+
+def _authenticated(row: MemoryRow) -> bool | msgspec.UnsetType:
+    """False for what an unnamed connection saved; a person's own file says nothing."""
+    return False if row.kind != "note" and not row.writer_id else msgspec.UNSET
+
+
+def memory_of(row: MemoryRow, text: str, offset: int) -> t.Memory:
+    if offset > len(text):
+        message = f"offset is {offset:,}; this memory has {len(text):,} characters"
+        raise Invalid(message)
+    piece = _first_bytes(text[offset:], READ_BYTES)
+    following = offset + len(piece)
+    return t.Memory(
+        id=row.id,
+        kind=row.kind,
+        title=row.title,
+        text=piece,
+        offset=offset,
+        total_chars=len(text),
+        scope=row.scope,
+        source=row.source,
+        writer=row.writer,
+        at=rules.render_moment(row.at_ms),
+        session_date=row.day,
+        tags=list(row.tags),
+        links=list(row.links),
+        next_offset=following if following < len(text) else msgspec.UNSET,
+        edited=True if row.edited else msgspec.UNSET,
+        writer_authenticated=_authenticated(row),
+        untrusted=_is_untrusted(row.source),
+    )
+
+
+def _first_bytes(text: str, most: int) -> str:
+    """Return the longest start of a text whose JSON is at most `most` bytes."""
+    if len(msgspec.json.encode(text)) <= most:
+        return text
+    low, high = 0, min(len(text), most)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(msgspec.json.encode(text[:middle])) <= most:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]
+
+
+def fact_of(value: ValueRow, *, dated: bool = False) -> t.Fact:
+    """Return a value as an answer; `dated` says whether and until when it holds."""
+    is_current = value.to_ms is None and not value.retired
+    fact = t.Fact(
+        id=value.id,
+        subject=value.subject,
+        predicate=value.predicate,
+        object=value.object,
+        statement=value.statement,
+        scope=value.scope,
+        source=value.source,
+        writer=value.writer,
+        valid_from=rules.render_moment(value.from_ms),
+        writer_authenticated=msgspec.UNSET if value.writer_id else False,
+        untrusted=_is_untrusted(value.source),
+    )
+    if not dated:
+        return fact
+    return msgspec.structs.replace(
+        fact,
+        current=is_current,
+        valid_to=msgspec.UNSET
+        if value.to_ms is None
+        else rules.render_moment(value.to_ms),
+    )
