@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.utils import translation
 from whitenoise.middleware import WhiteNoiseMiddleware
+from whitenoise.responders import StaticFile
 
 from memories import gateway
 
@@ -71,11 +72,16 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # no t
     """
 
     @staticmethod
-    def serve(static_file: object, request: HttpRequest) -> HttpResponse:
-        found = WhiteNoiseMiddleware.serve(static_file, request)
-        with found:
-            whole = HttpResponse(b"".join(found), status=found.status_code)
-        whole.headers = found.headers
+    def serve(static_file: StaticFile, request: HttpRequest) -> HttpResponse:
+        found = static_file.get_response(request.method, request.META)
+        content = b""
+        if found.file is not None:
+            with found.file:
+                content = found.file.read()
+        whole = HttpResponse(content, status=int(found.status))
+        del whole.headers["Content-Type"]  # a 304 has none; the others bring theirs
+        for name, value in found.headers:
+            whole.headers[name] = value
         return whole
 
 

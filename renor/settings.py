@@ -114,8 +114,8 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "renor.middleware.SecurityHeaders",
     "django.middleware.security.SecurityMiddleware",
-    "renor.middleware.StaticFilesMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "renor.middleware.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -137,6 +137,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "accounts.context.signup",
             ],
         },
     }
@@ -258,6 +259,7 @@ STORAGES = {
 }
 WHITENOISE_USE_FINDERS = not (STATIC_ROOT / "staticfiles.json").exists()
 WHITENOISE_AUTOREFRESH = DEBUG
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 # --- Browsers ------------------------------------------------------------------------
 # Cookies do not know ports: another Django on localhost must not share these names.

@@ -6,9 +6,11 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
 class StaticFiles(CompressedManifestStaticFilesStorage):
-    """As whitenoise has it, but usable before `collectstatic` has ever run."""
+    """As whitenoise has it, but usable before `collectstatic` has ever run.
+
+    What the manifest does not know keeps its plain name: a page without its newest
+    style is better than no page.
+    """
 
     def stored_name(self, name: str) -> str:
-        if not self.hashed_files:  # no manifest: whitenoise finds the sources instead
-            return name
-        return str(super().stored_name(name))
+        return str(self.hashed_files.get(self.hash_key(name), name))

@@ -37,3 +37,7 @@ from renor.settings import *  # noqa: E402, F403  only now: it reads the environ
 
 # Argon2 is slow by design; no test looks at its strength.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+# What `make run` collected in the checkout may be older than the sources.
+STATIC_ROOT = tempfile.mkdtemp(dir=_folder)
+WHITENOISE_USE_FINDERS = True

@@ -27,7 +27,13 @@ class ReadOnly:
 
 class ConnectionInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]  # not subscriptable at run time
     model = Connection
-    fields = ("name", "can_write", "scopes", "last_used_at", "revoked_at")
+    fields = readonly_fields = (
+        "name",
+        "can_write",
+        "scopes",
+        "last_used_at",
+        "revoked_at",
+    )
     extra = 0
 
 
@@ -36,7 +42,7 @@ class WorkspaceAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]  # a
     list_display = ("id", "owner_email", "created_at")
     search_fields = ("=id", "owner__email")
     list_select_related = ("owner",)
-    fields = ("id", "owner_email", "created_at")
+    fields = readonly_fields = ("id", "owner_email", "created_at")
     inlines = (ConnectionInline,)
 
     @admin.display(description=_("owner"), ordering="owner__email")
@@ -57,7 +63,7 @@ class ConnectionAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]  # 
     list_filter = ("can_write", ("revoked_at", admin.EmptyFieldListFilter))
     search_fields = ("name", "workspace__owner__email")
     list_select_related = ("workspace__owner",)
-    fields = (
+    fields = readonly_fields = (
         "id",
         "name",
         "owner_email",

@@ -13,6 +13,7 @@ import pytest
 from django.conf import settings
 from django.core.cache import cache
 from django.http import HttpResponse
+from django.utils import translation
 
 from memories import gateway
 from memories.management.commands.enginehost import host_command
@@ -21,9 +22,10 @@ START_SECONDS = 20.0
 
 
 @pytest.fixture(autouse=True)
-def _no_limits_reached() -> None:
-    """Limits on attempts count in the cache, and would carry from test to test."""
+def _nothing_carried_over() -> None:
+    """Counts of attempts and the language of the last page outlive a test."""
     cache.clear()
+    translation.deactivate()
 
 
 @pytest.fixture(scope="module")
