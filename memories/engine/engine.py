@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -81,6 +82,14 @@ class Engine:
     def look_again(self) -> None:
         """Note that files may have changed; `work` looks at them."""
         self.store.want_scan()
+
+    @contextmanager
+    def sharing_flushes(self) -> Iterator[None]:
+        """Run several operations whose writes share a flush: their receipts count
+        only once this has returned. Raises: files.DiskFailed.
+        """
+        with self.store.disk.sharing_flushes():
+            yield
 
     # --- writing
 

@@ -12,6 +12,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +79,9 @@ class Appended:
 class Disk:
     """Durable changes to files; every method that returns has flushed its work."""
 
+    _waiting: dict[tuple[int, int], int] | None = None
+    """Descriptors whose flush is shared, by device and inode; None outside."""
+
     # One method a system call: a fault test fails or tears the n-th of them.
 
     def _open(self, path: Path, flags: int) -> int:
@@ -119,18 +123,54 @@ class Disk:
                 raise OSError(errno.EINVAL, "not a regular file")
             _require_expected(before, expected)
             self._write_whole(descriptor, data, before.st_size)
-            try:
-                self._flush_data(descriptor)
-                if expected is None:
-                    self._flush_folder(path.parent)
-            except OSError as fault:
-                raise DiskFailed(str(fault.strerror)) from fault
+            self._flush_append(descriptor, path if expected is None else None)
             after = os.fstat(descriptor)
         finally:
             os.close(descriptor)
         return Appended(
             Stamp.of(after), _is_intact(path, after, before.st_size + len(data))
         )
+
+    def _flush_append(self, descriptor: int, new_path: Path | None) -> None:
+        """Flush an append, or let it wait for the flush it shares with others."""
+        try:
+            if self._waiting is None:
+                self._flush_data(descriptor)
+            else:
+                found = os.fstat(descriptor)
+                key = (found.st_dev, found.st_ino)
+                if key not in self._waiting:
+                    self._waiting[key] = os.dup(descriptor)
+            if new_path is not None:
+                self._flush_folder(new_path.parent)
+        except OSError as fault:
+            raise DiskFailed(str(fault.strerror)) from fault
+
+    @contextmanager
+    def sharing_flushes(self) -> Iterator[None]:
+        """Let appends made inside share one flush of each file, done at the end.
+
+        Nothing appended inside may be acknowledged before this has returned.
+        Raises: DiskFailed, at the end, when a flush failed.
+        """
+        self._waiting = {}
+        try:
+            yield
+        finally:
+            waiting, self._waiting = self._waiting, None
+            failed = [fd for fd in waiting.values() if not self._flushes(fd)]
+        if failed:
+            message = "a shared flush failed"
+            raise DiskFailed(message)
+
+    def _flushes(self, descriptor: int) -> bool:
+        try:
+            self._flush_data(descriptor)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
 
     def _write_whole(self, descriptor: int, data: bytes, size_before: int) -> None:
         """Write all of `data` or nothing: a short write is cut off again."""

@@ -33,6 +33,7 @@ SEGMENT_SECONDS = 0.25
 
 FRONT_MATTER_BYTES = 64 * 1024
 TITLE_CHARS = 120
+FIRST_YEAR, LAST_YEAR = 1900, 2999
 DAY_NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\.(?:md|markdown)", re.IGNORECASE)
 
 
@@ -72,19 +73,23 @@ class Entry:
 @dataclass(slots=True)
 class DayLog:
     """`hand_text` is all that belongs to no entry. `torn_at` is the offset of a
-    last entry without its end, None when there is none.
+    last entry without its end, None when there is none; `torn_id` its id, "" when
+    not even its marker is whole.
     """
 
     entries: list[Entry] = field(default_factory=list)
     hand_text: str = ""
     problems: list[str] = field(default_factory=list)
     torn_at: int | None = None
+    torn_id: str = ""
 
 
 _START = re.compile(
     rb"(?:^## (?:\d\d:\d\d)\r?\n)?^<!-- renor (\{[^\n]*\}) -->\r?\n", re.MULTILINE
 )
 _NEXT = re.compile(rb"(?:^## \d\d:\d\d\r?\n)?^<!-- renor \{", re.MULTILINE)
+_TORN_MARKER = re.compile(rb"^## \d\d:\d\d\r?\n(<!--[^\n]*)\Z", re.MULTILINE)
+_MARKER_OPENS = b"<!-- renor {"
 _LIKE_MARKER = re.compile(r"(<!--[ \t]*)(\\*)(/?renor)")
 _ESCAPED_MARKER = re.compile(r"(<!--[ \t]*)\\(\\*)(/?renor)")
 _markers = msgspec.json.Decoder(Marker)
@@ -125,10 +130,18 @@ def parse_day(data: bytes) -> DayLog:
         hand.append(data[position : start.start()])
         position = _take_entry(day, data, start, seen, hand)
     hand.append(data[position:])
+    torn = _TORN_MARKER.search(data, position)
+    if torn and _opens_marker(torn.group(1)):
+        day.torn_at, day.torn_id = torn.start(), ""
     day.hand_text, broken = _decode(b"".join(hand))
     if broken:
         day.problems.append("invalid UTF-8 outside the entries")
     return day
+
+
+def _opens_marker(line: bytes) -> bool:
+    """Whether a last line without its end is the start of a marker."""
+    return line.startswith(_MARKER_OPENS) or _MARKER_OPENS.startswith(line)
 
 
 def _take_entry(
@@ -140,8 +153,7 @@ def _take_entry(
 ) -> int:
     """Add the entry that starts here to `day`; return where it ends."""
     try:
-        marker = _markers.decode(start.group(1))
-        datetime.fromisoformat(marker.at)
+        marker = _read_marker(start.group(1))
     except (msgspec.DecodeError, ValueError):
         day.problems.append("a marker that cannot be read was left as text")
         hand.append(start.group())
@@ -162,9 +174,20 @@ def _take_entry(
     seen.add(marker.id)
     entry = _read_entry(marker, raw, data[start.start() : stop], is_open=is_open)
     if is_open and entry.edited and following is None:
-        day.torn_at = start.start()
+        day.torn_at, day.torn_id = start.start(), marker.id
+    if entry.problem:
+        day.problems.append(f"entry {marker.id}: {entry.problem}")
     day.entries.append(entry)
     return stop
+
+
+def _read_marker(source: bytes) -> Marker:
+    """Raises: ValueError or msgspec.DecodeError unless it is one this code writes."""
+    marker = _markers.decode(source)
+    year = datetime.fromisoformat(marker.at).year
+    if not marker.id or not FIRST_YEAR <= year <= LAST_YEAR:
+        raise ValueError
+    return marker
 
 
 def _after_line(data: bytes, position: int) -> int:
@@ -187,7 +210,8 @@ def _read_entry(marker: Marker, raw: bytes, block: bytes, *, is_open: bool) -> E
     for candidate in candidates:
         if text_digest(candidate) == marker.digest:
             return Entry(marker, candidate, block)
-    kept = text.strip("\r\n") if is_open else text
+    # In a file turned to CRLF the line ends are not the words' own.
+    kept = text.strip("\r\n") if is_open else unix if text.endswith("\r") else text
     return Entry(marker, kept, block, edited=True, problem=problem)
 
 
@@ -256,7 +280,7 @@ def split_front_matter(text: str) -> tuple[FrontMatter, str]:
         return FrontMatter(problem="front matter is not valid YAML"), text
     if not isinstance(said, dict):
         return FrontMatter(), text
-    return _read_front_matter({str(k).lower(): v for k, v in said.items()}), body
+    return _read_front_matter({_as_text(k).lower(): v for k, v in said.items()}), body
 
 
 def _read_front_matter(said: dict[str, object]) -> FrontMatter:
@@ -271,7 +295,14 @@ def _read_front_matter(said: dict[str, object]) -> FrontMatter:
 
 
 def _as_text(value: object) -> str:
-    return str(value).strip() if isinstance(value, str | int | float) else ""
+    if not isinstance(value, str | int | float):
+        return ""
+    try:
+        text = str(value).strip()
+    except ValueError:  # an integer of more than 4,300 digits
+        return ""
+    # YAML can spell what UTF-8 cannot hold: a lone surrogate.
+    return text.encode(errors="replace").decode()
 
 
 def _as_texts(value: object) -> tuple[str, ...]:
@@ -410,7 +441,8 @@ class _Block:
 
 def _chunk_segment(text: str, headings: list[tuple[int, str]]) -> Iterator[Chunk]:
     """Yield a segment's chunks; `headings` carries the open ones across segments."""
-    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    # The parser counts a lone CR as a line end too.
+    lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
     try:
         env = {"deadline": time.monotonic() + SEGMENT_SECONDS}
         blocks = _top_blocks(_parser.parse(text, env))

@@ -151,18 +151,39 @@ class _Loop:
             self._ending = True
             return
         ready = self._selector.select(0 if self._has_work else max(left, 0))
+        requests: list[tuple[_Connection, bytes]] = []
         for key, _ in ready:
             if key.fileobj is self._listener:
                 self._accept()
             elif isinstance(key.data, _Connection):
-                self._serve_connection(key.data)
+                requests += self._receive(key.data)
             elif key.fileobj is signals or key.fd == self._lifeline_fd:
                 self._ending = True
+        # What was read is answered even when this turn is the last.
+        self._answer_all(requests)
         if self._has_work and not self._ending:
             try:
                 self._has_work = self._engine.work(SLICE_SECONDS)
             except files.DiskFailed:
                 self._ending, self._exit_code = True, 1
+
+    def _answer_all(self, requests: list[tuple[_Connection, bytes]]) -> None:
+        """Answer in order; writes that wait together share a flush."""
+        try:
+            if len(requests) > 1:
+                with self._engine.sharing_flushes():
+                    answers = [self._answer(body) for _, body in requests]
+            else:
+                answers = [self._answer(body) for _, body in requests]
+        except files.DiskFailed:
+            # What is on the disk is unknown: the next engine reads it afresh, and
+            # the gateway asks that one whether each request was written.
+            self._ending, self._exit_code = True, 1
+            return
+        for (connection, _), answer in zip(requests, answers, strict=True):
+            connection.to_send += wire.frame(answer)
+        for connection in {id(c): c for c, _ in requests}.values():
+            self._send(connection)
 
     def _accept(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -175,43 +196,50 @@ class _Loop:
             self._connections.add(connection)
             self._selector.register(sock, selectors.EVENT_READ, connection)
 
-    def _serve_connection(self, connection: _Connection) -> None:
+    def _receive(self, connection: _Connection) -> list[tuple[_Connection, bytes]]:
+        """Take in what a connection has sent; return its whole requests."""
         try:
             if connection.to_send:
                 self._send(connection)
-                return
+                return []
             data = connection.sock.recv(READ_BYTES)
             if not data:
                 self._drop(connection)
-                return
+                return []
             connection.received += data
+            requests = []
             while (body := connection.take_frame()) is not None:
-                answer = self._answer(body)
-                if answer is None:
-                    return
-                connection.to_send += wire.frame(answer)
-            self._send(connection)
+                requests.append((connection, body))
         except BlockingIOError:
-            return
+            return []
         except (OSError, ValueError):
             self._drop(connection)
+            return []
+        return requests
 
     def _send(self, connection: _Connection) -> None:
         """Send what the socket takes; the rest when it is ready for more."""
-        with contextlib.suppress(BlockingIOError):
+        try:
             while connection.to_send:
                 sent = connection.sock.send(connection.to_send)
                 del connection.to_send[:sent]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop(connection)
+            return
         wanted = selectors.EVENT_WRITE if connection.to_send else selectors.EVENT_READ
         self._selector.modify(connection.sock, wanted, connection)
 
     def _drop(self, connection: _Connection) -> None:
+        if connection not in self._connections:
+            return
         self._connections.discard(connection)
         self._selector.unregister(connection.sock)
         connection.sock.close()
 
-    def _answer(self, body: bytes) -> bytes | None:
-        """Return the reply to a request; None when the engine must end unanswered."""
+    def _answer(self, body: bytes) -> bytes:
+        """Return the reply to a request. Raises: files.DiskFailed."""
         try:
             request = wire.decode_request(body)
             if request.operation not in _QUIET:
@@ -223,10 +251,7 @@ class _Loop:
             broken = Invalid("the engine did not understand the request")
             return wire.encode(wire.Reply(error=wire.error_to_wire(broken)))
         except files.DiskFailed:
-            # What is on the disk is unknown: the next engine reads it afresh, and
-            # the gateway asks that one whether the request was written.
-            self._ending, self._exit_code = True, 1
-            return None
+            raise
         except Exception as fault:  # noqa: BLE001 - the loop must outlive a defect
             _report(fault)
             defect = EngineError("an internal error; the owner can see it in the log")
