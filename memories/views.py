@@ -27,6 +27,27 @@ KINDS: Final[dict[str, str | Promise]] = {
     "entry": _("Entry"),
     "fact": _("Fact"),
 }
+PROBLEMS: Final[dict[str, str | Promise]] = {
+    "clock-behind": _("The server's clock is behind the newest memory."),
+    "entries-put-back": _("Fresh entries were missing after an edit and put back."),
+    "entry-retired": _("An entry was removed by hand; it is retired, not lost."),
+    "events-gone": _("Lines were removed from the ledger by hand."),
+    "events-put-back": _("Fresh lines were missing from the ledger and put back."),
+    "file": _("This file could only be read in part."),
+    "ledger-damaged": _("The ledger is damaged; until it is mended it is only read."),
+    "ledger-event": _("A line of the ledger could not be understood."),
+    "skipped": _("This file is not memory and was passed over."),
+    "torn-end": _("A write was cut short; its beginning was set aside."),
+}
+OTHER_PROBLEM: Final = _("Something is amiss; verify_store on the server says what.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Something in the store that the owner should know, in their language."""
+
+    text: str | Promise
+    path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +64,7 @@ class Line:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     status: gateway.operations.Status
+    troubles: Sequence[Trouble]
     recent: Sequence[Line]
 
 
@@ -96,6 +118,10 @@ def _overview(grant: Grant) -> Overview:
     recent = gateway.call(grant, gateway.operations.LIST_RECENT, limit=RECENT_COUNT)
     return Overview(
         status=status,
+        troubles=[
+            Trouble(text=PROBLEMS.get(found.code, OTHER_PROBLEM), path=found.path)
+            for found in status.problems
+        ],
         recent=[
             Line(
                 kind=KINDS[memory.kind],
