@@ -34,6 +34,8 @@ SEGMENT_SECONDS = 0.25
 FRONT_MATTER_BYTES = 64 * 1024
 TITLE_CHARS = 120
 FIRST_YEAR, LAST_YEAR = 1900, 2999
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+UTF16_PROBLEM = "UTF-16: read, but better saved as UTF-8"
 DAY_NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\.(?:md|markdown)", re.IGNORECASE)
 
 
@@ -123,6 +125,9 @@ def render_entry(marker: Marker, text: str, clock_time: str) -> bytes:
 def parse_day(data: bytes) -> DayLog:
     """Read a day log. Never raises: what is odd is kept as hand text or reported."""
     day = DayLog()
+    if is_utf16 := data.startswith(UTF16_MARKS):
+        data = data.decode("utf-16", errors="replace").encode()
+        day.problems.append(UTF16_PROBLEM)
     hand: list[bytes] = []
     seen: set[str] = set()
     position = 0
@@ -133,6 +138,8 @@ def parse_day(data: bytes) -> DayLog:
     torn = _TORN_MARKER.search(data, position)
     if torn and _opens_marker(torn.group(1)):
         day.torn_at, day.torn_id = torn.start(), ""
+    if is_utf16:
+        day.torn_at = None  # an offset into other bytes than the file's
     day.hand_text, broken = _decode(b"".join(hand))
     if broken:
         day.problems.append("invalid UTF-8 outside the entries")
@@ -256,9 +263,9 @@ _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
 def decode_note(data: bytes) -> tuple[str, str]:
     """Return a note's text with plain line ends, and a problem ("" when none)."""
     problem = ""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.startswith(UTF16_MARKS):
         text = data.decode("utf-16", errors="replace").removeprefix("\ufeff")
-        problem = "UTF-16: read, but better saved as UTF-8"
+        problem = UTF16_PROBLEM
     else:
         text, broken = _decode(data)
         if broken:
