@@ -107,7 +107,10 @@ def encode(answer: msgspec.Struct) -> bytes:
 
 
 def create_workspace(workspace_id: str) -> None:
-    """Make the folder of a new workspace. Raises: ValueError, FileExistsError."""
+    """Make a workspace's folder, durable on return; one that exists stays as it is.
+
+    Raises: ValueError on another form of id, errors.Corrupt if the folder is taken.
+    """
     folder = workspace_folder(settings.RENOR_DATA, workspace_id)
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     engine.create_workspace(folder, workspace_id)

@@ -80,14 +80,13 @@ class Client:
     def __init__(self, run: Path) -> None:
         self._run_path = run
         self._start_afresh()
+        os.register_at_fork(after_in_child=self._drop_inherited)
 
     def ask(self, workspace: str, request: bytes, deadline: float) -> wire.Reply:
         """Send one framed request and return the reply; `deadline` is monotonic.
 
         Raises: CannotReach: nothing was done. LinkBroke: unknown.
         """
-        if self._pid != os.getpid():
-            self._start_afresh()
         entry = self._entry(workspace)
         if not entry.free.acquire(timeout=_remaining(deadline)):
             raise CannotReach(not_now("full", "the workspace is busy", 1.0))
@@ -188,12 +187,30 @@ class Client:
 
     # Connections kept
 
+    def close(self) -> None:
+        """Close what is kept open; a later call opens afresh."""
+        with self._lock:
+            for entry in self._workspaces.values():
+                _close_all(entry)
+            if self._folder is not None:
+                self._folder.close()
+                self._folder = None
+
+    def _drop_inherited(self) -> None:
+        """Close a forked child's copies of the connections; the parent keeps its own.
+
+        Not through `close`: another thread may have held the lock at the fork.
+        """
+        for entry in self._workspaces.values():
+            _close_all(entry)
+        if self._folder is not None:
+            self._folder.close()
+        self._start_afresh()
+
     def _start_afresh(self) -> None:
-        """Begin without connections: those of before a fork are the parent's."""
         self._lock = threading.Lock()
         self._workspaces: OrderedDict[str, _Workspace] = OrderedDict()
         self._folder: SocketFolder | None = None
-        self._pid = os.getpid()
 
     def _engines_folder(self) -> SocketFolder:
         """Return the folder of sockets, opened once the host has made it."""
