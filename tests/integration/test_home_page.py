@@ -127,19 +127,6 @@ class TestAwake:
             client.get("/")
 
 
-def test_page_stays_while_the_memory_is_away(client, alice, visible):
-    client.force_login(alice.user)
-
-    answer = client.get("/")
-
-    assert answer.status_code == 503
-    assert int(answer.headers["Retry-After"]) >= 1
-    text = visible(answer)
-    assert "Your memory could not be opened just now." in text
-    assert "http://127.0.0.1:8000/mcp" in text
-    assert "Remember that the Fjord" not in text  # away is not empty
-
-
 @pytest.mark.django_db
 def test_page_of_an_account_without_a_memory_says_so(
     client, django_user_model, visible

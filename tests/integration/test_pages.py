@@ -133,6 +133,19 @@ def test_own_page_asks_a_stranger_to_sign_in(client, address):
     assert answer.url.startswith(("/accounts/login/", "/admin/login/"))
 
 
+def test_home_page_stays_while_the_memory_is_away(client, alice, visible):
+    client.force_login(alice.user)
+
+    answer = client.get("/")
+
+    assert answer.status_code == 503
+    assert int(answer.headers["Retry-After"]) >= 1
+    text = visible(answer)
+    assert "Your memory could not be opened just now." in text
+    assert "http://127.0.0.1:8000/mcp" in text
+    assert "Remember that the Fjord" not in text  # away is not empty
+
+
 def test_static_files_are_served_without_collecting_them(client):
     page = client.get("/healthz")
     styles = client.get("/static/renor.css")

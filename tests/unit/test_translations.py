@@ -26,7 +26,7 @@ PACKAGES = ("renor", "accounts", "workspaces", "memories")
 TEMPLATES = sorted((ROOT / "templates").rglob("*.html"))
 CALLS = {"_", "gettext", "gettext_lazy", "ngettext", "ngettext_lazy"}
 # Names of programs and protocols, which are the same everywhere.
-NAMES = {"Renor", "Claude Code", "Codex", "Cursor", "VS Code", "· Renor"}
+NAMES = {"Renor", "Claude Code", "Codex", "Cursor", "VS Code", "UTC", "· Renor"}
 SPOKEN = {"alt", "title", "placeholder", "aria-label", "content"}
 
 
