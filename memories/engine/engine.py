@@ -260,8 +260,8 @@ class Engine:
     ) -> MemoryRow | None:
         """Return the live entry of the last minute that is the same save."""
         since = self.store.now_ms() - RETRY_MS
-        for row in self.store.index.recent_entries(since):
-            if row.text != text or row.edited or not self._stands(row):
+        for row in self.store.index.recent_entries(text, since):
+            if row.edited or not self._stands(row):
                 continue
             said = msgspec.json.decode(row.marker, type=markdown.Marker)
             same = msgspec.structs.replace(

@@ -22,6 +22,7 @@ MAX_FILE_BYTES = 10 * 1024 * 1024
 """A larger Markdown file is named as skipped, not read. Source: docs/store-format.md."""
 
 MARKDOWN_SUFFIXES = (".md", ".markdown")
+TOO_LARGE = "too large"
 TEMPORARY_PREFIX = ".renor-"
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -116,14 +117,17 @@ class Disk:
         OSError if nothing was written (a partial write is taken back); DiskFailed if
         the flush failed.
         """
-        descriptor = self._open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        # O_NONBLOCK: a FIFO put in the file's place must not hold the engine.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+        descriptor = self._open(path, flags)
         try:
             before = os.fstat(descriptor)
             if not stat.S_ISREG(before.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file")
             _require_expected(before, expected)
             self._write_whole(descriptor, data, before.st_size)
-            self._flush_append(descriptor, path if expected is None else None)
+            # An empty file may be what an earlier failure left, its name unflushed.
+            self._flush_append(descriptor, None if before.st_size else path)
             after = os.fstat(descriptor)
         finally:
             os.close(descriptor)
@@ -280,7 +284,7 @@ def stamp_of(path: Path) -> Stamp | None:
     """Return the stamp of a regular file, None when there is none."""
     try:
         found = os.lstat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return Stamp.of(found) if stat.S_ISREG(found.st_mode) else None
 
@@ -299,6 +303,15 @@ def read(path: Path, offset: int = 0) -> tuple[bytes, Stamp]:
         file.seek(offset)
         data = file.readall() or b""
         return data, Stamp.of(os.fstat(descriptor))
+
+
+def read_edges(path: Path, size: int) -> tuple[bytes, bytes]:
+    """Return the first two and the last two bytes of a file. Raises: OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return os.pread(descriptor, 2, 0), os.pread(descriptor, 2, max(size - 2, 0))
+    finally:
+        os.close(descriptor)
 
 
 def walk(root: Path) -> Iterator[Found]:
@@ -348,7 +361,7 @@ def _judge(entry: os.DirEntry[bytes], relative: bytes) -> Found | None:
     if not stat.S_ISREG(found.st_mode):
         return Found(relative, stamp, "not a regular file")
     if found.st_size > MAX_FILE_BYTES:
-        return Found(relative, stamp, "too large")
+        return Found(relative, stamp, TOO_LARGE)
     try:
         relative.decode("utf-8")
     except UnicodeDecodeError:

@@ -310,12 +310,12 @@ class Index:
         )
         return [_memory_row(row) for row in rows]
 
-    def recent_entries(self, since_ms: int) -> list[MemoryRow]:
-        """Return entries saved at or after a moment, oldest first."""
+    def recent_entries(self, text: str, since_ms: int) -> list[MemoryRow]:
+        """Return entries of just these words saved since a moment, oldest first."""
         rows = self._db.execute(
             f"SELECT {_MEMORY_COLUMNS} FROM memory "
-            "WHERE at_ms >= ? AND kind='entry' ORDER BY at_ms",
-            (since_ms,),
+            "WHERE at_ms >= ? AND kind='entry' AND text = ? ORDER BY at_ms",
+            (since_ms, text),
         )
         return [_memory_row(row) for row in rows]
 

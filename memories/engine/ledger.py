@@ -43,6 +43,7 @@ class Reading:
 
 
 _events = msgspec.json.Decoder(Event)
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors put one in front
 _CRC = b',"crc":"'
 
 
@@ -75,6 +76,8 @@ def parse(data: bytes) -> Reading:
     last = lines.pop()
     for number, line in enumerate(lines, 1):
         line = line.removesuffix(b"\r")
+        if number == 1:
+            line = line.removeprefix(BYTE_ORDER_MARK)
         if not line.strip():
             continue
         try:

@@ -53,11 +53,15 @@ class Notes:
         self._store = store
 
     def scan(self) -> Iterator[StoreFile | Skipped]:
-        """Yield every Markdown file of the store, and what had to be passed over."""
+        """Yield every Markdown file of the store, and what had to be passed over.
+
+        A day log is read at any size: what agents were told is saved must be found.
+        """
         seen: set[str] = set()
         for found in files.walk(self._store):
             path = unicodedata.normalize("NFC", found.relative.decode(errors="replace"))
-            if found.problem:
+            is_day = bool(markdown.DAY_NAME.fullmatch(path.rpartition("/")[2]))
+            if found.problem and not (is_day and found.problem == files.TOO_LARGE):
                 yield Skipped(path, found.problem)
             elif path in seen:
                 yield Skipped(path, "another file has the same name in another form")
@@ -89,14 +93,19 @@ class Notes:
         path = self.locate(self.day_path(day).encode())
         if expected is None:
             block = f"# {day}\n".encode() + block
-        elif expected.size and not self._ends_line(path, expected.size):
-            block = b"\n" + block
+        elif expected.size:
+            block = _to_follow(block, *files.read_edges(path, expected.size))
         return self._disk.append(path, block, expected=expected)
 
-    @staticmethod
-    def _ends_line(path: Path, size: int) -> bool:
-        data, _ = files.read(path, size - 1)
-        return data[:1] == b"\n"
+
+def _to_follow(block: bytes, first: bytes, last: bytes) -> bytes:
+    """Return a block as it must be to follow what stands in a file: on a line of its
+    own, and in UTF-16 where an editor has saved the file so.
+    """
+    encoding = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(first)
+    if encoding:
+        return b"".join(part.decode().encode(encoding) for part in (b"\n", block))
+    return block if last.endswith(b"\n") else b"\n" + block
 
 
 def sha256(data: bytes) -> str:
