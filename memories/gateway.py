@@ -21,14 +21,16 @@ from django.conf import settings
 
 from memories import engine
 from memories.engine import errors as errors
-from memories.engine import recall, wire
-from memories.engine import types as operations
+from memories.engine import recall, types, wire
 from memories.engine.types import Operation
 from memories.host.client import CannotReach, Client, LinkBroke
 from memories.host.places import workspace_folder
 
 if TYPE_CHECKING:
     from workspaces.access import Grant
+
+operations = types
+"""The engine's operations and answers, for doors, which import nothing behind."""
 
 R = TypeVar("R")
 Argument = str | int | bool

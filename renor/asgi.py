@@ -16,7 +16,9 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "renor.settings")
 pages = get_asgi_application()
 
-from channels.routing import ProtocolTypeRouter  # noqa: E402 - needs the apps loaded
+from channels.routing import (  # type: ignore[import-untyped]  # noqa: E402 - ships no types; needs the apps loaded
+    ProtocolTypeRouter,
+)
 
 from memories import gateway  # noqa: E402 - as above
 from memories.mcp.endpoint import Endpoint  # noqa: E402 - as above

@@ -38,6 +38,7 @@ class Message:
 
     body: bytes
     method: str
+    is_notification: bool = False
     tool_name: str = ""
     has_progress_token: bool = False
     malformed: tuple[str, ...] = ()
@@ -89,6 +90,7 @@ def parse_message(body: bytes) -> Message:
     return Message(
         body=body,
         method=method,
+        is_notification="id" not in message,
         tool_name=name if method == "tools/call" and isinstance(name, str) else "",
         has_progress_token=isinstance(token, str | int) and not isinstance(token, bool),
         malformed=malformed,

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections
 from django.http.request import split_domain_port, validate_host
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers, MutableHeaders
 
 from memories.gateway import Unavailable
@@ -145,7 +146,17 @@ class _Call:
             ),
             malformed=message.malformed,
         )
-        await self._hand_over(message, self._exchange)
+        if message.is_notification and self._is_old_era():
+            # Nothing outlives a request here, so none changes anything; the SDK would
+            # start a task for it and cancel that before it ran.
+            await self._respond(202, {})
+        else:
+            await self._hand_over(message, self._exchange)
+
+    def _is_old_era(self) -> bool:
+        """Judge by the header, as the SDK does when it routes."""
+        version = self._headers.get("mcp-protocol-version")
+        return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
 
     def _require_host(self) -> None:
         domain, _port = split_domain_port(self._headers.get("host", ""))
