@@ -307,7 +307,8 @@ def read(path: Path, offset: int = 0) -> tuple[bytes, Stamp]:
 
 def read_edges(path: Path, size: int) -> tuple[bytes, bytes]:
     """Return the first two and the last two bytes of a file. Raises: OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
     try:
         return os.pread(descriptor, 2, 0), os.pread(descriptor, 2, max(size - 2, 0))
     finally:
