@@ -79,6 +79,10 @@ class Engine:
         """Do pending indexing for about `seconds`. Returns whether more remains."""
         return self.store.work(seconds)
 
+    def write_page(self) -> None:
+        """Make Facts.md anew if facts have changed. Raises: files.DiskFailed."""
+        self.store.write_page()
+
     def look_again(self) -> None:
         """Note that files may have changed; `work` looks at them."""
         self.store.want_scan()

@@ -28,6 +28,9 @@ from .types import OPERATIONS, PING, POKE, Nothing
 
 READ_BYTES = 256 * 1024
 DRAIN_SECONDS = 1.0
+PAGE_SECONDS = 2.0
+"""Quiet after the last request before the page of facts is made anew."""
+
 CANNOT_OPEN = 3
 RETRY_SECONDS = 2
 _QUIET = frozenset({PING.name, POKE.name})
@@ -122,6 +125,7 @@ class _Loop:
         self._last_use = time.monotonic()
         self._ending = False
         self._has_work = True
+        self._wants_page = True
         self._exit_code = 0
         self._socket_path = Path(listener.getsockname())
         self._socket_inode = _inode(self._socket_path)
@@ -139,8 +143,12 @@ class _Loop:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
         self._selector.register(signals, selectors.EVENT_READ)
-        while not self._ending:
-            self._turn(signals)
+        try:
+            while not self._ending:
+                self._turn(signals)
+            self._engine.write_page()
+        except files.DiskFailed:
+            self._exit_code = 1
         self._end()
         signal.set_wakeup_fd(-1)
         return self._exit_code
@@ -150,7 +158,7 @@ class _Loop:
         if left <= 0 and not self._has_work:
             self._ending = True
             return
-        ready = self._selector.select(0 if self._has_work else max(left, 0))
+        ready = self._selector.select(self._patience(left))
         requests: list[tuple[_Connection, bytes]] = []
         for key, _ in ready:
             if key.fileobj is self._listener:
@@ -162,24 +170,32 @@ class _Loop:
         # What was read is answered even when this turn is the last.
         self._answer_all(requests)
         if self._has_work and not self._ending:
-            try:
-                self._has_work = self._engine.work(SLICE_SECONDS)
-            except files.DiskFailed:
-                self._ending, self._exit_code = True, 1
+            self._has_work = self._engine.work(SLICE_SECONDS)
+
+    def _patience(self, left: float) -> float:
+        """Return how long to wait for requests; make the page when it is quiet."""
+        if self._has_work:
+            return 0
+        if not self._wants_page:
+            return max(left, 0)
+        quiet = time.monotonic() - self._last_use
+        if quiet < PAGE_SECONDS:
+            return PAGE_SECONDS - quiet
+        self._wants_page = False
+        self._engine.write_page()
+        return 0
 
     def _answer_all(self, requests: list[tuple[_Connection, bytes]]) -> None:
-        """Answer in order; writes that wait together share a flush."""
-        try:
-            if len(requests) > 1:
-                with self._engine.sharing_flushes():
-                    answers = [self._answer(body) for _, body in requests]
-            else:
+        """Answer in order; writes that wait together share a flush.
+
+        Raises: files.DiskFailed, nobody answered: what is on the disk is unknown. The
+        next engine reads it afresh, and the gateway asks that one what was written.
+        """
+        if len(requests) > 1:
+            with self._engine.sharing_flushes():
                 answers = [self._answer(body) for _, body in requests]
-        except files.DiskFailed:
-            # What is on the disk is unknown: the next engine reads it afresh, and
-            # the gateway asks that one whether each request was written.
-            self._ending, self._exit_code = True, 1
-            return
+        else:
+            answers = [self._answer(body) for _, body in requests]
         for (connection, _), answer in zip(requests, answers, strict=True):
             connection.to_send += wire.frame(answer)
         for connection in {id(c): c for c, _ in requests}.values():
@@ -271,6 +287,7 @@ class _Loop:
             return Nothing()
         if operation.act == "write":
             self._require_lock()
+            self._wants_page = True
         method = getattr(self._engine, operation.name)
         answer: msgspec.Struct = method(request.caller, **request.arguments)
         self._has_work = self._engine.store.is_stale

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from . import files, markdown, rules
+from . import files, markdown, page, rules
 from .errors import Busy, Corrupt, EngineError, Invalid
 from .index import Index, IndexUnusable, MemoryRow
 from .ledger import LEDGER_NAME, Ledger
@@ -507,7 +507,7 @@ class Store:
         file = StoreFile(file.path, file.raw, stamp)
         if file.day and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
             self._index_day(file, data)
-        elif not is_generated(file, data):
+        elif not (file.path == page.PAGE_NAME and page.is_page(data)):
             yield from self._index_note(file, data)
 
     def _index_note(self, file: StoreFile, data: bytes) -> Iterator[None]:
@@ -713,6 +713,27 @@ class Store:
         self._index_event(event)
         return event_id
 
+    # --- the page of facts
+
+    def write_page(self) -> None:
+        """Make Facts.md anew if facts have changed since; a person's own is left.
+
+        A disk that refuses is no harm: the page is made again later.
+        """
+        newest = self.index.last_event()[0]
+        if newest == self.index.get_meta("page"):
+            return
+        path = self.notes.locate(page.PAGE_NAME.encode())
+        with contextlib.suppress(OSError, IndexUnusable):
+            if not os.path.lexists(path) or page.is_page(files.read(path)[0]):
+                values = self.index.newest_values(None, -1)
+                self.disk.replace(path, page.render(values))
+            else:
+                message = "is your own, or was edited: it is a note and not updated"
+                self.reports.add("page-kept", message, page.PAGE_NAME)
+            with self.index.transaction():
+                self.index.set_meta("page", newest)
+
     # --- torn ends
 
     def _cut_torn_day(self, file: StoreFile, offset: int) -> StoreFile:
@@ -731,14 +752,6 @@ class Store:
             path.name,
         )
         return stamp
-
-
-def is_generated(file: StoreFile, data: bytes) -> bool:
-    """Whether a file is one that is made for people and never read back."""
-    return file.path == "Facts.md" and data.startswith(GENERATED_MARK)
-
-
-GENERATED_MARK = b"<!-- renor generated"
 
 
 def _scope_of(said: str) -> tuple[str, str]:
