@@ -138,7 +138,9 @@ def _settle(
         used = _count(answer, count, max_tokens)
         if used > max_tokens:
             slim = msgspec.structs.replace(
-                answer, ranked_by=msgspec.UNSET, conflicts=msgspec.UNSET
+                answer,
+                ranked_by=msgspec.UNSET,
+                conflicts=answer.conflicts or msgspec.UNSET,
             )
             slim_used = _count(slim, count, max_tokens)
             if slim_used <= max_tokens or not (facts or memories):
@@ -154,10 +156,7 @@ def _settle(
 
 
 def _with(context: t.Context, facts: list[t.Fact], memories: list[t.Hit]) -> t.Context:
-    conflicts = context.conflicts or msgspec.UNSET
-    return msgspec.structs.replace(
-        context, facts=facts, memories=memories, conflicts=conflicts
-    )
+    return msgspec.structs.replace(context, facts=facts, memories=memories)
 
 
 def _count(context: t.Context, count: Count, max_tokens: int) -> int:
@@ -193,23 +192,35 @@ def _newest_match(memories: Sequence[t.Hit]) -> t.Hit | None:
     return max(matched, key=lambda memory: memory.session_date, default=None)
 
 
+def _is_keyword(memory: t.Hit) -> bool:
+    return memory.reason in ("fts", "note-identity")
+
+
 def _take_memories(memories: Sequence[t.Hit], room: int, count: Count) -> list[t.Hit]:
     """Return what fits, in the order given; see `fit` for what goes first."""
-    kept = list(memories)
-    costs = {memory.id: _cost(memory, count) for memory in kept}
-    while kept and sum(costs[memory.id] for memory in kept) > room:
-        fewer = _without_lowest(kept)
-        if len(fewer) == 0:
-            return _cut_to_room(kept[0], room, count)
-        kept = fewer
-    return kept
+    spared = _newest_match(memories)
+    kept: list[t.Hit] = []
+    if spared is not None:
+        cost = _cost(spared, count)
+        if cost > room:
+            return _cut_to_room(spared, room, count)
+        kept, room = [spared], room - cost
+    # Taking the best until one does not fit is dropping the lowest until all fit,
+    # and counts no more than what is kept.
+    for memory in sorted(memories, key=lambda m: (_is_keyword(m), -m.score)):
+        if memory is spared:
+            continue
+        room -= _cost(memory, count)
+        if room < 0:
+            break
+        kept.append(memory)
+    return [memory for memory in memories if any(memory is one for one in kept)]
 
 
 def _without_lowest(memories: list[t.Hit]) -> list[t.Hit]:
     spared = _newest_match(memories)
     going = [m for m in memories if m is not spared] or memories
-    words = [m for m in going if m.reason in ("fts", "note-identity")]
-    lowest = min(words or going, key=lambda memory: memory.score)
+    lowest = max(going, key=lambda m: (_is_keyword(m), -m.score))
     return [memory for memory in memories if memory is not lowest]
 
 
