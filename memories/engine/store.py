@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,6 +36,9 @@ STALE_BUFFER_MS = 10 * 60 * 1000
 """An entry younger than this that vanishes was in an editor's older buffer."""
 
 CLOCK_BEHIND_MS = 60_000
+NOT_YET = files.Stamp(0, 0, -1, 0)
+"""Stands for a file's stamp while it is only partly taken in."""
+
 ATTEMPTS = 8
 """Appends tried against another hand before the caller is asked to come back."""
 
@@ -145,6 +149,7 @@ class Store:
         self.ledger = Ledger(self.disk, folder)
         self.reports = Reports()
         self._last_ms = 0
+        # Until every file has been seen once: a torn end can only be from before.
         self._opening = True
         self.ledger_damage = ""
         self._scan: Iterator[None] | None = None
@@ -156,11 +161,10 @@ class Store:
     def finish_opening(self, seconds: float) -> None:
         """Scan for at most about `seconds`; what remains is done by `work`."""
         self.work(seconds)
-        self._opening = False
 
     def _begin(self) -> None:
-        with self.index.transaction():
-            self.sync_ledger()
+        with self._step():
+            self.sync_ledger(opening=True)
         self._last_ms = self.index.last_event()[1]
         if self._last_ms > self._clock() + CLOCK_BEHIND_MS:
             self.reports.add(
@@ -188,6 +192,16 @@ class Store:
     def close(self) -> None:
         self.index.close()
 
+    @contextlib.contextmanager
+    def _step(self) -> Iterator[None]:
+        """One transaction of the index; undone, the ledger is read afresh."""
+        try:
+            with self.index.transaction():
+                yield
+        except BaseException:
+            self.ledger.stamp = None
+            raise
+
     def _guarded(self, step: Callable[[], None]) -> None:
         """Run a step; if the index fails under it, make the index anew and go on."""
         try:
@@ -203,7 +217,7 @@ class Store:
             Path(f"{self.directory / INDEX_NAME}{suffix}").unlink(missing_ok=True)
         self.index = Index(self.directory / INDEX_NAME)
         self.ledger.stamp = None
-        with self.index.transaction():
+        with self._step():
             self.sync_ledger()
         self._scan = None
         self.want_scan()
@@ -220,8 +234,8 @@ class Store:
 
     # --- the ledger
 
-    def sync_ledger(self) -> None:
-        """Take in what is new in the ledger's file. Raises: OSError.
+    def sync_ledger(self, *, opening: bool = False) -> None:
+        """Take in what is new in the ledger's file. Raises: OSError; files.Changed.
 
         Appended lines are folded as they come; any other change folds all anew.
         """
@@ -231,7 +245,7 @@ class Store:
             self.ledger.stamp = shown
             return
         reading, stamp = self.ledger.read()
-        if reading.torn_at is not None and self._opening and stamp is not None:
+        if reading.torn_at is not None and opening and stamp is not None:
             stamp = self._set_aside(self.ledger.path, reading.torn_at, stamp)
             reading.torn_at = None
         self.ledger.stamp = stamp
@@ -265,7 +279,12 @@ class Store:
     def _fold(self, events: dict[str, Event]) -> None:
         """Bring the index to exactly these events."""
         known = self.index.event_ids()
-        gone = self._rescue_events(known - events.keys(), events)
+        gone = known - events.keys()
+        if self.ledger.is_damaged:
+            # A damaged file proves nothing of what it lacks: it may be half written.
+            events.update((event.id, event) for event in self.index.get_events(gone))
+            gone = set()
+        gone = self._rescue_events(gone, events)
         new = sorted(events.keys() - known)
         if gone or (new and known and new[0] < max(known)):
             self.index.clear_facts()
@@ -289,7 +308,7 @@ class Store:
             for event in self.index.get_events(gone)
             if rules.parse_moment("recorded_at", event.recorded_at) >= fresh_ms
         ]
-        if fresh and not self.ledger.is_damaged:
+        if fresh:
             self.ledger.append(fresh)
             events.update((event.id, event) for event in fresh)
             self.reports.add(
@@ -333,7 +352,7 @@ class Store:
         """Take in the ledger's changes now. Raises: EngineError."""
 
         def sync() -> None:
-            with self.index.transaction():
+            with self._step():
                 self.sync_ledger()
 
         self._writing(lambda: self._guarded(sync))
@@ -417,7 +436,7 @@ class Store:
         """Bring the index to what one file holds now, whatever that is."""
 
         def read() -> None:
-            with self.index.transaction():
+            with self._step():
                 stamp = self.notes.stamp(raw)
                 if stamp is None:
                     self._forget_file(path)
@@ -449,7 +468,7 @@ class Store:
         if self._scan is None:
             return False
         try:
-            with self.index.transaction():
+            with self._step():
                 self._run_slice(time.monotonic() + seconds)
         except IndexUnusable:
             self.rebuild_index()
@@ -464,7 +483,7 @@ class Store:
         while self._scan is not None:
             if next(self._scan, True):
                 self._scan = self._scan_steps() if self._scan_again else None
-                self._scan_again = False
+                self._scan_again = self._opening = False
             if time.monotonic() >= until:
                 return
 
@@ -490,8 +509,20 @@ class Store:
             yield from self._index_file(file)
             yield
         for path in sorted(known.keys() - found):
-            self._forget_file(path)
+            row = self.index.find_file(path)
+            # Another stamp by now: a save has made it anew since it was looked for.
+            if row and row[1] == known[path]:
+                self._contain(path, partial(self._forget_file, path))
             yield
+
+    def _contain(self, path: str, step: Callable[[], None]) -> None:
+        """Run a step on one file; what goes wrong there stops no other file."""
+        try:
+            with self._step():
+                step()
+        except (OSError, EngineError, files.Changed) as fault:
+            reason = fault.strerror if isinstance(fault, OSError) else str(fault)
+            self.reports.add("not-taken-in", reason or type(fault).__name__, path)
 
     def _index_file(self, file: StoreFile) -> Iterator[None]:
         """Bring the index to a file's content; a file that cannot be read is named."""
@@ -505,9 +536,12 @@ class Store:
             self.index.put_file(file.path, file.raw, file.stamp, problem)
             return
         file = StoreFile(file.path, file.raw, stamp)
-        if file.day and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            self._index_day(file, data)
-        elif not (file.path == page.PAGE_NAME and page.is_page(data)):
+        if file.day:
+            self._contain(file.path, partial(self._index_day, file, data))
+        elif file.path == page.PAGE_NAME and page.is_page(data):
+            self.index.remove_file(file.path)
+            self.index.put_file(file.path, file.raw, file.stamp)
+        else:
             yield from self._index_note(file, data)
 
     def _index_note(self, file: StoreFile, data: bytes) -> Iterator[None]:
@@ -517,6 +551,9 @@ class Store:
         name = file.path.rpartition("/")[2].rpartition(".")[0]
         title = front.title or markdown.first_heading(body) or name
         self.index.remove_file(file.path)
+        # Known from here on, but not as it stands: half taken in, it is read again,
+        # and if it is gone by then, so is what was taken in.
+        self.index.put_file(file.path, file.raw, NOT_YET)
         number = self.index.put_memory(
             MemoryRow(
                 id=f"note:{file.path}",
@@ -536,17 +573,16 @@ class Store:
                 yield
             else:
                 self.index.add_chunks(number, title, [chunk])
-        # Last, so that a file interrupted half way is read again.
         problem = problem or front.problem or scope_problem
         self.index.put_file(file.path, file.raw, file.stamp, problem)
 
     def _index_day(self, file: StoreFile, data: bytes) -> None:
         log = markdown.parse_day(data)
         known = {row.entry: row for row in self.index.entries_of(file.path)}
-        if log.torn_at is not None and log.entries[-1].marker.id not in known:
+        if log.torn_at is not None and log.torn_id not in known:
             if self._opening:
                 file = self._cut_torn_day(file, log.torn_at)
-                log.entries.pop()
+                log = markdown.parse_day(data[: log.torn_at])
             else:
                 log.problems.append("its last entry has no end yet")
         entries, copies = self._own_entries(file, log.entries)
@@ -705,13 +741,18 @@ class Store:
             path=path,
             sha256=digest,
         )
-        try:
-            self.ledger.append([event])
-        except (EngineError, files.Changed):
-            self.reports.add(kind, f"{about} could not be recorded as {kind}d by hand")
-            return ""
-        self._index_event(event)
-        return event_id
+        for _ in range(ATTEMPTS):
+            try:
+                self.ledger.append([event])
+            except files.Changed:
+                self.sync_ledger()
+                continue
+            except EngineError:
+                break
+            self._index_event(event)
+            return event_id
+        self.reports.add(kind, f"{about} could not be recorded as {kind}d by hand")
+        return ""
 
     # --- the page of facts
 
