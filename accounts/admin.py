@@ -19,13 +19,13 @@ from .opening import open_workspace, verify_email
 admin.site.unregister(Group)
 
 
-class CreationForm(AdminUserCreationForm):  # type: ignore[type-arg]  # not subscriptable at run time
+class CreationForm(AdminUserCreationForm):
     class Meta:
         model = User
         fields = ("email",)
 
 
-class ChangeForm(UserChangeForm):  # type: ignore[type-arg]  # as above
+class ChangeForm(UserChangeForm):  # type: ignore[type-arg]  # not subscriptable at run time
     class Meta:
         model = User
         fields = "__all__"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from allauth.account.models import EmailAddress
 from django.contrib.admin.models import LogEntry
 
 from accounts.models import User
@@ -68,7 +69,7 @@ def test_revoking_from_the_list_refuses_the_agents_at_once(
     assert "1 agent is refused from now on." in visible(answer)
     with pytest.raises(AccessDenied):
         grant_for_token(token)
-    assert grant_for_token(alice.agents["codex"].token)
+    assert grant_for_token(alice.agents["codex"].token).name == "codex"
 
 
 @pytest.mark.parametrize("model", ["user", "workspace", "connection"])
@@ -104,8 +105,8 @@ def test_account_made_here_has_its_memory(client, root, visible):
 
     user = User.objects.get(email="new@example.org")
     assert answer.status_code == 200
-    assert grant_for_owner(user)
-    assert user.emailaddress_set.get().verified
+    assert grant_for_owner(user).workspace_id == str(user.workspace.id)
+    assert EmailAddress.objects.get(user=user).verified
     assert "new@example.org" not in str(
         LogEntry.objects.values_list("object_repr", "change_message")
     )

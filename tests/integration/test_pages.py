@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.test import Client
 from django.urls import include, path
 
@@ -84,7 +84,7 @@ class Inline(HTMLParser):
         ]
 
 
-def _assert_strict(answer: HttpResponse) -> None:
+def _assert_strict(answer: HttpResponseBase) -> None:
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy

@@ -16,7 +16,7 @@ from pathlib import Path
 import polib
 import pytest
 from django.conf import settings
-from django.template.base import Lexer, Template, Token, TokenType
+from django.template.base import Lexer, Node, Template, Token, TokenType
 from django.template.engine import Engine
 from django.templatetags.i18n import BlockTranslateNode, TranslateNode
 
@@ -65,12 +65,21 @@ def _in_templates() -> Iterator[str]:
         template = Template(
             file.read_text(encoding="utf-8"), engine=Engine.get_default()
         )
-        for node in template.nodelist.get_nodes_by_type(TranslateNode):
-            yield str(node.filter_expression.var.literal)
-        for node in template.nodelist.get_nodes_by_type(BlockTranslateNode):
-            yield node.render_token_list(node.singular)[0]
-            if node.plural:
-                yield node.render_token_list(node.plural)[0]
+        nodes = [
+            *template.nodelist.get_nodes_by_type(TranslateNode),
+            *template.nodelist.get_nodes_by_type(BlockTranslateNode),
+        ]
+        for node in nodes:
+            yield from _of_node(node)
+
+
+def _of_node(node: Node) -> Iterator[str]:
+    if isinstance(node, TranslateNode):
+        yield str(node.filter_expression.var.literal)
+    if isinstance(node, BlockTranslateNode):
+        yield node.render_token_list(node.singular)[0]
+        if node.plural:
+            yield node.render_token_list(node.plural)[0]
 
 
 def _trimmed(text: str) -> str:
