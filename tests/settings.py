@@ -9,6 +9,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 for _name in list(os.environ):
     if _name.startswith("RENOR_") or _name == "REDIS_URL":
@@ -39,5 +40,5 @@ from renor.settings import *  # noqa: E402, F403  only now: it reads the environ
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 # What `make run` collected in the checkout may be older than the sources.
-STATIC_ROOT = tempfile.mkdtemp(dir=_folder)
+STATIC_ROOT = Path(tempfile.mkdtemp(dir=_folder))
 WHITENOISE_USE_FINDERS = True
