@@ -32,6 +32,19 @@ if TYPE_CHECKING:
 operations = types
 """The engine's operations and answers, for doors, which import nothing behind."""
 
+__all__ = [
+    "Operation",
+    "Unavailable",
+    "call",
+    "create_workspace",
+    "encode",
+    "errors",
+    "is_host_reachable",
+    "is_token_counter_loaded",
+    "load_token_counter",
+    "operations",
+]
+
 R = TypeVar("R")
 Argument = str | int | bool
 
@@ -222,7 +235,7 @@ class _Call:
             raise _from_wire(reply.error)
         if not reply.ok:
             raise LinkBroke("the engine gave an empty answer", timed_out=False)
-        return _decoder(operation.answer).decode(reply.ok)
+        return msgspec.json.decode(reply.ok, type=operation.answer)
 
 
 def _from_wire(answer: wire.ErrorAnswer) -> Exception:
@@ -247,11 +260,6 @@ def _cut(context: operations.Context, max_tokens: int) -> operations.Context:
 @functools.cache
 def _client() -> Client:
     return Client(settings.RENOR_RUN)
-
-
-@functools.cache
-def _decoder(answer: type[R]) -> msgspec.json.Decoder[R]:
-    return msgspec.json.Decoder(answer)
 
 
 def _token_counter() -> Callable[[str], int]:

@@ -66,7 +66,11 @@ def count_problems(workspace_id: str) -> int:
 
     Raises: gateway.Unavailable, gateway.errors.EngineError.
     """
-    found = verify(workspace_id)
+    found = gateway.call(
+        grant_for_system(workspace_id),
+        operations.VERIFY,
+        deadline_seconds=VERIFY_SECONDS,
+    )
     log = logger.warning if found.problems else logger.info
     log(
         "workspace %s verified: %d events, %d entries, %d notes, %d problems",
@@ -77,14 +81,6 @@ def count_problems(workspace_id: str) -> int:
         len(found.problems),
     )
     return len(found.problems)
-
-
-def verify(workspace_id: str) -> operations.Verification:
-    return gateway.call(
-        grant_for_system(workspace_id),
-        operations.VERIFY,
-        deadline_seconds=VERIFY_SECONDS,
-    )
 
 
 def _continue(after: str, waiting: list[str] | None) -> None:

@@ -79,7 +79,9 @@ class _Workspace:
 class Client:
     def __init__(self, run: Path) -> None:
         self._run_path = run
-        self._start_afresh()
+        self._lock = threading.Lock()
+        self._workspaces: OrderedDict[str, _Workspace] = OrderedDict()
+        self._folder: SocketFolder | None = None
         os.register_at_fork(after_in_child=self._drop_inherited)
 
     def ask(self, workspace: str, request: bytes, deadline: float) -> wire.Reply:
@@ -205,12 +207,9 @@ class Client:
             _close_all(entry)
         if self._folder is not None:
             self._folder.close()
-        self._start_afresh()
-
-    def _start_afresh(self) -> None:
         self._lock = threading.Lock()
-        self._workspaces: OrderedDict[str, _Workspace] = OrderedDict()
-        self._folder: SocketFolder | None = None
+        self._workspaces = OrderedDict()
+        self._folder = None
 
     def _engines_folder(self) -> SocketFolder:
         """Return the folder of sockets, opened once the host has made it."""

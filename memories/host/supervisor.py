@@ -19,7 +19,7 @@ from memories.engine import types, wire
 
 from .control import Control
 from .engines import Engines
-from .loop import Loop
+from .loop import Loop, Timer
 from .places import CONTROL_SOCKET, engine_socket, engines_folder, run_folder
 from .protocol import HostAnswer, HostStatus, Question
 from .sockets import SocketFolder
@@ -65,7 +65,7 @@ class Supervisor:
             options=options.engine,
             on_change=self._on_change,
         )
-        self._suspects: dict[str, socket.socket] = {}
+        self._suspects: dict[str, tuple[socket.socket, Timer]] = {}
         self._control: Control | None = None
 
     def run(self) -> None:
@@ -118,21 +118,20 @@ class Supervisor:
             link.send(wire.frame(wire.encode(request)))
         except OSError:
             return  # ending, dead or its queue is full: the next report decides
-        self._suspects[workspace] = link
         timer = self._loop.call_later(
             SUSPECT_SECONDS, lambda: self._condemn(workspace, pid)
         )
-        self._loop.watch(
-            link.fileno(), lambda: (self._acquit(workspace), timer.cancel())
-        )
+        self._suspects[workspace] = (link, timer)
+        # Any byte, or the end of the link, shows that the engine does something.
+        self._loop.watch(link.fileno(), lambda: self._drop_suspicion(workspace))
 
     def _condemn(self, workspace: str, pid: int) -> None:
-        self._acquit(workspace)
+        self._drop_suspicion(workspace)
         self._engines.kill(workspace, pid)
 
-    def _acquit(self, workspace: str) -> None:
-        """Any byte, or the end of the link, shows that the engine does something."""
-        link = self._suspects.pop(workspace)
+    def _drop_suspicion(self, workspace: str) -> None:
+        link, timer = self._suspects.pop(workspace)
+        timer.cancel()
         self._loop.forget(link.fileno())
         link.close()
 

@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -413,7 +414,7 @@ def test_every_receipt_is_kept_when_engines_are_killed_during_writes(
     kills = 0
     while kills < 4:
         goal = len(kept) + 25
-        wait_until(lambda goal=goal: len(kept) >= goal, "writes go on", 60)
+        wait_until(partial(_is_as_long, kept, goal), "writes go on", 60)
         found = host.find_engine(claude.workspace_id)
         if found is not None:
             os.kill(found.pid, signal.SIGKILL)
@@ -430,6 +431,10 @@ def test_every_receipt_is_kept_when_engines_are_killed_during_writes(
     verified = gateway.call(claude, operations.VERIFY)
     assert verified.problems == []
     assert verified.entries >= len(kept) >= 100
+
+
+def _is_as_long(lines: list[str], goal: int) -> bool:
+    return len(lines) >= goal
 
 
 def test_nothing_said_reaches_a_log(

@@ -9,6 +9,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from celery.canvas import Signature
 from celery.exceptions import Retry
 from django.conf import settings
 from django.core.management import CommandError, call_command
@@ -87,7 +88,8 @@ def test_task_tries_again_only_what_could_not_answer(
     with pytest.raises(Retry) as retried:
         tasks.verify_store.apply(throw=True)
 
-    assert retried.value.sig.kwargs == {"waiting": [str(bob.workspace.id)]}
+    again: Signature[None] = vars(retried.value)["sig"]
+    assert again.kwargs == {"waiting": [str(bob.workspace.id)]}
     assert retried.value.when == 30
 
 
