@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -215,6 +216,7 @@ class Engine:
         label = source_label(caller, source)
         self._require_replaceable(caller, replaces)
         kept, warnings = self._read_cites(caller, cites)
+        self._look_at_days(day, time_zone)
         earlier = self._find_retry(
             caller,
             markdown.Marker(
@@ -275,15 +277,21 @@ class Engine:
                 return row
         return None
 
+    def _look_at_days(self, day: str, zone: ZoneInfo) -> None:
+        """Take in the files where the first of two tries may stand: the index may
+        have seen neither if the engine was ended between them.
+        """
+        now_ms = self.store.now_ms()
+        for at_ms in (now_ms - RETRY_MS, now_ms):
+            local = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
+            self.store.look_at(self.store.notes.day_path(day or f"{local:%Y-%m-%d}"))
+
     def _stands(self, row: MemoryRow) -> bool:
-        """Whether an entry is still in its file, read again if the file changed."""
-        known = self.store.index.find_file(row.path)
-        if known is None:
-            return False
-        if self.store.notes.stamp(known[0]) == known[1]:
+        """Whether an entry stands in its file as it was saved."""
+        if not self.store.look_at(row.path):
             return True
-        self.store.read_now(row.path, known[0])
-        return self.store.index.find_memory(row.id) is not None
+        found = self.store.index.find_memory(row.id)
+        return found is not None and found.text == row.text
 
     def _save_fact(
         self,
@@ -320,8 +328,8 @@ class Engine:
         self._require_replaceable(caller, replaces)
         wanted.cites, warnings = self._read_cites(caller, cites)
         for _ in range(ATTEMPTS):
-            self.store.sync_in_transaction()
             try:
+                self.store.sync_in_transaction()
                 receipt = self._decide_fact(wanted)
             except files.Changed:
                 continue
@@ -629,9 +637,7 @@ class Engine:
         if id.startswith("fact:"):
             return self._read_fact(caller, id, offset)
         row = self._get_row(caller, id)
-        text = row.text if row.kind == "entry" or row.path[:4].isdigit() else ""
-        if row.kind == "note" and not text:
-            text = self._read_note(row)
+        text = row.text if row.kind == "entry" else self._read_note(row)
         memory = memory_of(row, text, offset)
         if row.marker:
             said = msgspec.json.decode(row.marker, type=markdown.Marker)
@@ -642,12 +648,12 @@ class Engine:
 
     def _read_note(self, row: MemoryRow) -> str:
         """Return a note's whole text from the disk; a day log's hand text."""
+        if row.size_bytes == len(row.text.encode()):
+            return row.text  # only of a day log is the text itself kept
         known = self.store.index.find_file(row.path)
         if known is None:
             message = f"{row.id} is no longer there"
             raise NotFound(message)
-        if markdown.DAY_NAME.fullmatch(row.path.rpartition("/")[2]):
-            return row.text
         try:
             data, _ = self.store.notes.read(known[0])
         except OSError as fault:
@@ -807,6 +813,10 @@ class Engine:
         if not request_id:
             return t.Written(receipt=None)
         self._look_at_ledger()
+        if self.store.is_stale and not self.store.index.find_entry_by_request(
+            request_id
+        ):
+            self.store.finish_scan()
         event = self.store.index.find_event_by_request(request_id)
         if event is not None:
             action: t.Action = "supersede" if event.supersedes else "store"

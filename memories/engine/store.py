@@ -390,13 +390,10 @@ class Store:
         path = self.notes.day_path(day)
         block = markdown.render_entry(marker, text, at)
         for _ in range(ATTEMPTS):
+            if self.look_at(path) and self.index.find_entry(marker.id):
+                return True
             known = self.index.find_file(path)
             raw, expected = known if known else (path.encode(), None)
-            if self.notes.stamp(raw) != expected:
-                self.read_now(path, raw)
-                if self.index.find_entry(marker.id):
-                    return True
-                continue
             try:
                 appended = self._append_block(day, block, expected)
             except files.Changed:
@@ -432,15 +429,34 @@ class Store:
         self._put_entry(file, entry)
         self.index.put_file(file.path, file.raw, file.stamp)
 
-    def read_now(self, path: str, raw: bytes) -> None:
+    def look_at(self, path: str) -> bool:
+        """Take in a file that another hand has changed. Returns whether one has."""
+        known = self.index.find_file(path)
+        raw, seen = known if known else (path.encode(), None)
+        stamp = self.notes.stamp(raw)
+        if stamp == seen:
+            return False
+        if stamp is None:
+            # Moved or deleted? What stands elsewhere must be known before what
+            # stood here is put back or retired.
+            self.finish_scan()
+        else:
+            self._read_now(path, raw)
+        return True
+
+    def finish_scan(self) -> None:
+        """Look at every file now. Raises: files.DiskFailed."""
+        self.want_scan()
+        while self.work(1.0):
+            pass
+
+    def _read_now(self, path: str, raw: bytes) -> None:
         """Bring the index to what one file holds now, whatever that is."""
 
         def read() -> None:
             with self._step():
                 stamp = self.notes.stamp(raw)
-                if stamp is None:
-                    self._forget_file(path)
-                else:
+                if stamp is not None:
                     for _ in self._index_file(StoreFile(path, raw, stamp)):
                         pass
 
@@ -606,13 +622,28 @@ class Store:
         copies: list[markdown.Entry] = []
         for entry in entries:
             other = self.index.find_entry(entry.marker.id)
-            is_copy = (
+            is_twice = (
                 other is not None
                 and other.path != file.path
                 and self._is_unchanged(other.path)
             )
-            (copies if is_copy else own).append(entry)
+            if other is None or not is_twice:
+                own.append(entry)
+            elif _nearness(other.path) < _nearness(file.path):
+                copies.append(entry)
+            else:
+                # The same whichever was met first, or a new index would differ.
+                own.append(entry)
+                self._read_again(other)
         return own, copies
+
+    def _read_again(self, other: MemoryRow) -> None:
+        """Let an entry's id go to another file: what stands in its own is a copy."""
+        self.index.remove_memory(other.id)
+        known = self.index.find_file(other.path)
+        if known:
+            self.index.put_file(other.path, known[0], NOT_YET)
+            self._scan_again = True
 
     def _is_unchanged(self, path: str) -> bool:
         known = self.index.find_file(path)
@@ -793,6 +824,11 @@ class Store:
             path.name,
         )
         return stamp
+
+
+def _nearness(path: str) -> tuple[int, str]:
+    """Order files that hold the same entry: nearest to the store's root first."""
+    return path.count("/"), path
 
 
 def _scope_of(said: str) -> tuple[str, str]:
