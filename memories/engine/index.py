@@ -55,6 +55,9 @@ _TABLES = (
 )
 
 
+COPY_PROBLEM = "stands in another file too: here it is text"
+
+
 class IndexUnusable(Exception):
     """The index cannot be used: it is made anew from the store."""
 
@@ -213,6 +216,14 @@ class Index:
             "SELECT path, problem FROM file WHERE problem != '' ORDER BY path"
         )
         return [(str(path), str(problem)) for path, problem in rows]
+
+    def find_copies(self, entry: str) -> list[tuple[str, bytes]]:
+        """Return path and raw name of the files that hold a copy of an entry."""
+        rows = self._db.execute(
+            "SELECT path, raw FROM file WHERE instr(problem, ?) ORDER BY path",
+            (f"entry {entry} {COPY_PROBLEM}",),
+        )
+        return [(str(path), bytes(raw)) for path, raw in rows]
 
     # --- memories and their passages
 

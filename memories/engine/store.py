@@ -21,7 +21,7 @@ import msgspec
 
 from . import files, markdown, page, rules
 from .errors import Busy, Corrupt, EngineError, Invalid
-from .index import Index, IndexUnusable, MemoryRow
+from .index import COPY_PROBLEM, Index, IndexUnusable, MemoryRow
 from .ledger import LEDGER_NAME, Ledger
 from .notes import Notes, Skipped, StoreFile, sha256
 from .types import Event, Problem
@@ -603,7 +603,7 @@ class Store:
                 log.problems.append("its last entry has no end yet")
         entries, copies = self._own_entries(file, log.entries)
         for copy in copies:
-            log.problems.append(f"entry {copy.marker.id} is a copy: read as text")
+            log.problems.append(f"entry {copy.marker.id} {COPY_PROBLEM}")
             log.hand_text += f"\n{copy.text}\n"
         gone = known.keys() - {entry.marker.id for entry in entries}
         self.index.remove_memories_of(file.path)
@@ -643,7 +643,7 @@ class Store:
         known = self.index.find_file(other.path)
         if known:
             self.index.put_file(other.path, known[0], NOT_YET)
-            self._scan_again = True
+            self.want_scan()
 
     def _is_unchanged(self, path: str) -> bool:
         known = self.index.find_file(path)
@@ -719,7 +719,7 @@ class Store:
         fresh_ms = self.now_ms() - STALE_BUFFER_MS
         fresh: dict[str, list[MemoryRow]] = {}
         for row in gone:
-            if self.index.find_entry(row.entry):
+            if self.index.find_entry(row.entry) or self._find_in_copy(row.entry):
                 continue
             if row.at_ms >= fresh_ms:
                 fresh.setdefault(row.day, []).append(row)
@@ -727,6 +727,14 @@ class Store:
                 self._retire_by_hand(row)
         for day, rows in fresh.items():
             self._put_back(day, rows)
+
+    def _find_in_copy(self, entry_id: str) -> bool:
+        """Whether the entry lives on in a file that so far was a copy."""
+        for path, raw in self.index.find_copies(entry_id):
+            with contextlib.suppress(OSError):
+                data, stamp = self.notes.read(raw)
+                self._index_day(StoreFile(path, raw, stamp), data)
+        return self.index.find_entry(entry_id) is not None
 
     def _put_back(self, day: str, rows: list[MemoryRow]) -> None:
         """Append entries again under their own ids: an older copy had lost them."""
