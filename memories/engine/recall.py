@@ -52,11 +52,14 @@ _WORD = re.compile(r"\w+(?:[.'\u2019_-]\w+)*")
 def query_words(query: str, fold: Callable[[str], str]) -> list[str]:
     """Return the words of a query worth searching, each once, in order.
 
-    Words that only shape a question are left out, unless there are no others.
+    Words that only shape a question are left out, unless there are no others. They
+    come as written: the index folds them its own way (hangul stays whole there).
     """
-    words = list(dict.fromkeys(fold(word) for word in _WORD.findall(query)))
-    telling = [word for word in words if word not in STOP_WORDS]
-    return telling or words
+    words: dict[str, str] = {}
+    for word in _WORD.findall(query):
+        words.setdefault(fold(word), word)
+    telling = [word for folded, word in words.items() if folded not in STOP_WORDS]
+    return telling or list(words.values())
 
 
 def choose_terms(
