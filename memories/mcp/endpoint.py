@@ -96,6 +96,7 @@ class _Call:
         self._managers = managers
         self._request_id = uuid.uuid4().hex
         self._status = 0
+        self._grant: Grant | None = None
         self._exchange: Exchange | None = None
         self._message: Message | None = None
         self._origin = ""
@@ -122,7 +123,7 @@ class _Call:
         if self._scope["method"] == "OPTIONS":
             await self._answer_options()
             return
-        grant = await self._authenticate()
+        grant = self._grant = await self._authenticate()
         if self._scope["method"] != "POST":
             raise Refusal(
                 405,
@@ -344,7 +345,7 @@ class _Call:
             self._status,
             exchange.outcome if exchange else "",
             spent_ms,
-            exchange.grant.connection_id if exchange else "",
+            self._grant.connection_id if self._grant else "",
         )
 
 
