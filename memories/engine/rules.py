@@ -19,6 +19,9 @@ OBJECT_CHARS = 4_000
 SOURCE_CHARS = 100
 QUERY_CHARS = 10_000
 FIRST_YEAR, LAST_YEAR = 1900, 2999
+DAY_CHARS = 10
+"""No ISO 8601 form of a moment with an hour is as short; none of a day is longer."""
+
 RESERVED_LABELS = frozenset({"system", "developer", "assistant", "renor"})
 GLOBAL_SCOPE = "global"
 
@@ -130,12 +133,11 @@ def parse_moment(name: str, value: str) -> int:
     """
     _require_characters(name, value)
     try:
-        if _DAY.fullmatch(value):
-            moment = datetime.fromisoformat(value).replace(
+        moment = datetime.fromisoformat(value)
+        if len(value) <= DAY_CHARS:
+            moment = moment.replace(
                 hour=23, minute=59, second=59, microsecond=999_000, tzinfo=UTC
             )
-        else:
-            moment = datetime.fromisoformat(value)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         if not FIRST_YEAR <= moment.year <= LAST_YEAR:
