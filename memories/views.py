@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,8 @@ from django.views.decorators.http import require_safe
 from memories import gateway
 from workspaces.access import AccessDenied, Grant, grant_for_owner
 from workspaces.models import Connection
+
+logger = logging.getLogger(__name__)
 
 RECENT_COUNT: Final = 10
 KINDS: Final[dict[str, str | Promise]] = {
@@ -103,8 +106,10 @@ def home(request: HttpRequest) -> HttpResponse:
     try:
         context["overview"] = _overview(grant)
     except gateway.Unavailable as away:
+        logger.warning("Workspace %s is away: %s", grant.workspace_id, away.message)
         retry_after_seconds = away.retry_after_seconds
-    except gateway.errors.EngineError:
+    except gateway.errors.EngineError as error:
+        logger.warning("Workspace %s: %s", grant.workspace_id, error.code)
         retry_after_seconds = 5
     else:
         return render(request, "memories/home.html", context)

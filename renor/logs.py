@@ -12,6 +12,7 @@ import json
 import logging
 import traceback
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 
 TRUSTED = frozenset(
@@ -43,6 +44,8 @@ def _message(record: logging.LogRecord) -> str:
     owner = record.name.partition(".")[0]
     if owner in TRUSTED:
         return _one_line(record.getMessage())
+    if isinstance(status := getattr(record, "status_code", None), int):
+        return HTTPStatus(status).phrase
     if record.args:
         return _one_line(str(record.msg))
     # Without arguments the message may be already filled in: say where it is from.
@@ -57,7 +60,7 @@ def _fields(record: logging.LogRecord) -> list[tuple[str, object]]:
         match = getattr(request, "resolver_match", None)
         fields += [
             ("method", getattr(request, "method", None)),
-            ("route", getattr(match, "route", None)),
+            ("route", f"/{match.route}" if match else None),
         ]
     if isinstance(status := getattr(record, "status_code", None), int):
         fields.append(("status", status))

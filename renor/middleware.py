@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -13,6 +14,8 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
 from memories import gateway
+
+logger = logging.getLogger(__name__)
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
@@ -115,6 +118,7 @@ class MemoryUnavailable:
     ) -> HttpResponse | None:
         if not isinstance(exception, gateway.Unavailable):
             return None
+        logger.warning("A workspace is away: %s", exception.message)
         response = render(request, "503.html", status=503)
         response.headers["Retry-After"] = str(exception.retry_after_seconds)
         return response

@@ -153,7 +153,7 @@ def test_static_files_are_served_without_collecting_them(client):
 
     assert styles.status_code == 200
     assert styles.headers["Content-Type"].startswith("text/css")
-    assert "--renor-serif" in styles.content.decode()
+    assert "--renor-wash" in styles.content.decode()
     assert icon.headers["Content-Type"] == "image/svg+xml"
     _assert_strict(page)
     _assert_strict(styles)
@@ -232,7 +232,7 @@ class TestErrors:
         lines = [Line().format(record) for record in caplog.records]
         (line,) = [line for line in lines if "django.request" in line]
         assert SECRET not in "".join(lines)
-        assert 'route="broken/"' in line
+        assert 'route="/broken/"' in line
         assert "status=500" in line
         assert "ValueError@" in line
         assert "test_pages.py" in line
