@@ -14,6 +14,8 @@ DEPLOYED := RENOR_PUBLIC_URL=https://renor.example RENOR_DATA=$$folder
 .DEFAULT_GOAL := help
 .SUFFIXES:
 MAKEFLAGS += --no-print-directory
+# Several processes import the same modules at every start: compiled once is enough.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup setup-dev run test check browser bench bench-recall fmt lock
 
 help: ## Show this list

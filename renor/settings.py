@@ -96,10 +96,6 @@ ASGI_APPLICATION = "renor.asgi.application"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 INSTALLED_APPS = [
-    "accounts.apps.AccountsConfig",
-    "memories.apps.MemoriesConfig",
-    "workspaces.apps.WorkspacesConfig",
-    "renor.apps.RenorConfig",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -109,6 +105,11 @@ INSTALLED_APPS = [
     "django.contrib.humanize",
     "allauth",
     "allauth.account",
+    # After those whose administration they take out.
+    "accounts.apps.AccountsConfig",
+    "memories.apps.MemoriesConfig",
+    "workspaces.apps.WorkspacesConfig",
+    "renor.apps.RenorConfig",
 ]
 
 MIDDLEWARE = [
@@ -174,7 +175,7 @@ if REDIS_URL:
 elif (RENOR_RUN / "redis.sock").exists():
     CELERY_BROKER_URL = f"redis+socket://{RENOR_RUN / 'redis.sock'}"
 else:
-    CELERY_BROKER_URL = "filesystem://"
+    CELERY_BROKER_URL = "filesystem://localhost"  # a host, or kombu warns
 
 # Holds the counts of rate limits. Without the operator's Redis they are per process.
 if REDIS_URL:
@@ -316,5 +317,7 @@ LOGGING = {
         "django.request": {"level": "ERROR", "filters": ["news"]},
         # How the server starts and ends is said by whoever starts it.
         "daphne": {"level": "WARNING"},
+        # The MCP SDK notes the end of every old-era request.
+        "mcp": {"level": "WARNING"},
     },
 }

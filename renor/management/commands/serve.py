@@ -173,7 +173,10 @@ def _beat() -> Part:
 
 
 def _celery(verb: str, *options: str) -> tuple[str, ...]:
-    return _python("-m", "celery", "-q", "-A", "renor", verb, "-l", "WARNING", *options)
+    # Whoever runs all of Renor as root (in a container) has decided that for all of it.
+    hushed = ("-W", "ignore:You're running the worker with superuser")
+    run = ("-m", "celery", "-q", "-A", "renor", verb, "-l", "WARNING")
+    return _python(*hushed, *run, *options)
 
 
 def _python(*arguments: str) -> tuple[str, ...]:
@@ -291,6 +294,9 @@ def _welcome() -> str:
         )
     password = _readable_password()
     owner = open_account(FIRST_OWNER, password)
+    # Whoever starts Renor on a machine also looks after its accounts.
+    owner.is_staff = owner.is_superuser = True
+    owner.save(update_fields=["is_staff", "is_superuser"])
     workspace = Workspace.objects.get(owner=owner)
     _, token = make_connection(workspace, FIRST_AGENT)
     return _render(

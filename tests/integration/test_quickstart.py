@@ -1,0 +1,72 @@
+"""The README's promise: one command, and an agent saves and recalls a memory."""
+
+from __future__ import annotations
+
+import stat
+
+from tests.serving import find_free_port, serving
+
+
+def test_first_start_ends_with_all_that_is_needed_to_come_in(short_folder):
+    with serving(short_folder) as renor:
+        address, sign_in, title, line = renor.output.splitlines()[-4:]
+
+        assert address == f"Address   {renor.url}"
+        assert sign_in.startswith("Sign in   owner@localhost   password: ")
+        assert title == "Connect an agent:"
+        assert line == (
+            f"claude mcp add --transport http renor {renor.url}/mcp "
+            f'--header "Authorization: Bearer {renor.token}"'
+        )
+
+
+def test_first_memory_is_saved_and_recalled(short_folder):
+    with serving(short_folder) as renor:
+        receipt = renor.call(
+            renor.token,
+            "remember",
+            statement="Fjord stores its data in SQLite.",
+            subject="Fjord",
+            predicate="database",
+            object="SQLite",
+        )
+        context = renor.call(
+            renor.token, "get_context", query="what database does Fjord use?"
+        )
+
+        assert receipt["action"] == "store"
+        assert context["relevance"]["relevant"] is True
+        (fact,) = context["facts"]
+        assert (fact["subject"], fact["object"]) == ("Fjord", "SQLite")
+        assert fact["writer"] == "claude-code"
+
+
+def test_secrets_of_the_first_start_are_kept_nowhere(short_folder):
+    with serving(short_folder) as renor:
+        renor.call(renor.token, "remember", statement="A word about Fjord.")
+        token, password = renor.token.encode(), renor.password.encode()
+        kept = [path for path in renor.data.rglob("*") if path.is_file()]
+
+        assert kept
+        assert [path for path in kept if token in path.read_bytes()] == []
+        assert [path for path in kept if password in path.read_bytes()] == []
+        assert [path for path in kept if path.stat().st_mode & 0o077] == []
+        assert stat.S_IMODE(renor.data.stat().st_mode) == 0o700
+
+
+def test_second_start_keeps_memories_and_shows_no_secret(short_folder):
+    port = find_free_port()
+    with serving(short_folder, port) as renor:
+        token = renor.token
+        renor.call(token, "remember", statement="Fjord is written in Python.")
+
+    with serving(short_folder, port) as renor:
+        context = renor.call(token, "get_context", query="what is Fjord written in?")
+
+        assert [memory["text"] for memory in context["memories"]] == [
+            "Fjord is written in Python."
+        ]
+        assert "password:" not in renor.output
+        assert "Bearer" not in renor.output
+        assert "changepassword owner@localhost" in renor.output
+        assert renor.output.endswith("manage.py connect_agent owner@localhost NAME\n")
