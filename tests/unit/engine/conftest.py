@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from memories.engine import types as t
 from memories.engine.engine import Engine
 from tests.unit.engine.homes import FakeClock, Home, make_caller
+
+# Machines are busy at times: what is slow is bounded by the tests that say so.
+settings.register_profile("engine", deadline=None)
+settings.load_profile("engine")
 
 
 @pytest.fixture

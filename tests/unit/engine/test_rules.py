@@ -28,7 +28,7 @@ def test_require_text_over_its_limit():
 
 
 def test_require_text_counts_code_points():
-    text = "𝔘" * 4_000
+    text = "\U0001f600" * 4_000
 
     assert rules.require_text("statement", text, 4_000) == text
 
@@ -52,7 +52,7 @@ def test_require_text_control_character(number: int):
         assert f"U+{number:04X} at position 2" in raised.value.message
 
 
-@pytest.mark.parametrize("surrogate", ["\ud800", "\udfff", "a\udc80"])
+@pytest.mark.parametrize("surrogate", ["\ud800", "a\udc80"])
 def test_require_text_lone_surrogate(surrogate: str):
     with pytest.raises(Invalid):
         rules.require_text("text", surrogate, 10)
@@ -137,7 +137,7 @@ def test_day_that_is_one(day: str):
     [
         *("1899-12-31", "3000-01-01", "2026-02-29", "2026-13-01", "2026-1-1"),
         *("20261130", "2026-W48-1", " 2026-11-30", "2026-11-30\n", "../2026-11-30"),
-        *("٢٠٢٦-١١-٣٠", "2026-11-30T00:00:00", "today"),
+        *("\u0662\u0660\u0662\u0666-11-30", "2026-11-30T00:00:00", "today"),
     ],
 )
 def test_day_that_is_none(day: str):
