@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from allauth.account.models import EmailAddress
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
@@ -16,7 +17,8 @@ from django.utils.translation import gettext_lazy as _
 from .models import User
 from .opening import open_workspace, verify_email
 
-admin.site.unregister(Group)
+# Rights come with being staff; addresses are proven by their owners themselves.
+admin.site.unregister([Group, EmailAddress])
 
 
 class CreationForm(AdminUserCreationForm):

@@ -10,6 +10,7 @@ from allauth.account.models import EmailAddress
 from django.core import mail
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
+from django.db import OperationalError, connection
 from django.test import Client
 
 from accounts.models import User
@@ -267,3 +268,16 @@ def test_revoke_agent_lists_the_live_ones_when_the_name_is_wrong(alice):
 def test_account_is_never_named_by_its_address(alice):
     assert "alice" not in str(alice.user)
     assert "alice" not in repr(alice.user)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("command", ["connect_agent", "revoke_agent"])
+def test_command_without_its_tables_says_what_to_run(command):
+    def refuse(execute, sql, params, many, context):
+        raise OperationalError("no such table: accounts_user")
+
+    with (
+        connection.execute_wrapper(refuse),
+        pytest.raises(CommandError, match="`manage"),
+    ):
+        _run(command, "alice@example.org", "claude")

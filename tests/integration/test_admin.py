@@ -136,3 +136,11 @@ def test_administration_has_no_sign_in_of_its_own(client, db):
 
     assert answer.status_code == 302
     assert answer.url.startswith("/accounts/login/")
+
+
+def test_only_people_and_tenancy_are_administered(client, root, visible):
+    text = visible(client.get("/admin/"))
+
+    assert "Connections" in text
+    assert "Groups" not in text
+    assert "Email addresses" not in text
