@@ -117,6 +117,7 @@ class Engine:
         Durable on return. Raises: EngineError; files.DiskFailed.
         """
         rules.require_text("statement", statement, rules.STATEMENT_CHARS)
+        rules.parse_zone(timezone)
         given = [name for name in (subject, predicate, object) if name]
         if not given:
             return self._save_entry(
@@ -346,7 +347,8 @@ class Engine:
         if current and same:
             line = self._find_exact_repeat(current, wanted)
             if line:
-                return receipt_of_event(line, "nochange", value_id=current.id)
+                receipt = receipt_of_event(line, "nochange", value_id=current.id)
+                return msgspec.structs.replace(receipt, supersedes=[])
         event_id, at_ms = self.store.next_moment()
         event = msgspec.structs.replace(
             wanted, id=event_id, recorded_at=rules.render_moment(at_ms)
@@ -411,7 +413,8 @@ class Engine:
                 "saving the new value under the same subject, predicate and scope"
             )
             raise Invalid(message)
-        if self.store.index.find_hand_retirement(memory_id):
+        retired = self.store.index.find_hand_retirement(memory_id)
+        if retired and may_see(caller, retired.scope):
             message = f"{memory_id} is retired: restore it first, or save without it"
             raise Conflict(message)
         self._get_row(caller, memory_id)
@@ -490,7 +493,8 @@ class Engine:
         )
 
     def _relevance(self, relevant: bool, scopes: Sequence[str] | None) -> t.Relevance:
-        if not relevant and not self.store.index.newest(scopes, 1):
+        is_whole = not self.store.is_stale
+        if not relevant and is_whole and not self.store.index.newest(scopes, 1):
             return t.Relevance(relevant=False, reason="empty")
         return t.Relevance(relevant=relevant)
 
@@ -720,7 +724,8 @@ class Engine:
         """Return counts of what the caller may see, and what the owner should know."""
         self._look_at_ledger()
         index = self.store.index
-        counts = index.counts(readable_scopes(caller, ""))
+        scopes = readable_scopes(caller, "")
+        counts = index.counts(scopes)
         return t.Status(
             notes=counts["note"],
             entries=counts["entry"],
@@ -728,7 +733,7 @@ class Engine:
             entities=counts["things"],
             facts=counts["values"],
             relations=0,
-            retired=counts["retired"] + index.retired_entries(),
+            retired=counts["retired"] + index.retired_entries(scopes),
             semantic=False,
             embedding_dims=0,
             chunks_without_vectors=0,

@@ -376,12 +376,14 @@ class Index:
         )
         return found
 
-    def retired_entries(self) -> int:
+    def retired_entries(self, scopes: Sequence[str] | None) -> int:
         """Return how many entries the ledger's last word calls retired."""
         return self._one(
-            "SELECT count(*) FROM (SELECT body, max(id) FROM event "
+            "SELECT count(*) FROM (SELECT body->>'kind' AS kind, "
+            "coalesce(body->>'scope', 'global') AS scope, max(id) FROM event "
             "WHERE about LIKE 'entry:%' GROUP BY about) "
-            "WHERE body->>'kind' = 'retire'"
+            f"WHERE kind = 'retire' AND {_IN_SCOPE}",
+            _scopes(scopes),
         )
 
     def _one(self, sql: str, *values: str | int | None) -> int:
@@ -421,16 +423,23 @@ class Index:
         )
         return [_events.decode(row[0]) for row in rows]
 
-    def find_hand_retirement(self, memory_id: str) -> str:
-        """Return the event id of a retirement by hand that still holds, else ""."""
+    def get_line(self, event_id: str) -> bytes:
+        """Return an event's line as it stood in the ledger. Raises: KeyError."""
         row = self._db.execute(
-            "SELECT id, body FROM event WHERE about=? ORDER BY id DESC LIMIT 1",
+            "SELECT body FROM event WHERE id=?", (event_id,)
+        ).fetchone()
+        if row is None:
+            raise KeyError(event_id)
+        return str(row[0]).encode()
+
+    def find_hand_retirement(self, memory_id: str) -> Event | None:
+        """Return the event of a retirement by hand that still holds."""
+        row = self._db.execute(
+            "SELECT body FROM event WHERE about=? ORDER BY id DESC LIMIT 1",
             (memory_id,),
         ).fetchone()
-        if not row:
-            return ""
-        event = _events.decode(row[1])
-        return event.id if event.kind == "retire" and event.by == "hand" else ""
+        event = _events.decode(row[0]) if row else None
+        return event if event and (event.kind, event.by) == ("retire", "hand") else None
 
     def lines_of(self, value_id: str) -> list[Event]:
         """Return the save and the repeats of a value, oldest first."""
@@ -451,8 +460,11 @@ class Index:
         self._db.execute("DELETE FROM event")
         self._db.execute("DELETE FROM value")
 
-    def apply_event(self, event: Event) -> None:
-        """Fold one event; events come in the order of their ids, each once."""
+    def apply_event(self, event: Event, line: bytes = b"") -> None:
+        """Fold one event; events come in the order of their ids, each once.
+
+        `line` is its line in the ledger, kept so that it can be put back whole.
+        """
         at_ms = rules.parse_moment("recorded_at", event.recorded_at)
         self._db.execute(
             "INSERT INTO event VALUES(?, ?, ?, ?, ?, ?, ?)",
@@ -463,7 +475,7 @@ class Index:
                 event.about,
                 event.writer_id,
                 event.writer,
-                msgspec.json.encode(event).decode(),
+                (line or msgspec.json.encode(event)).decode(),
             ),
         )
         if event.kind == "save":

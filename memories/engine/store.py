@@ -22,7 +22,7 @@ import msgspec
 from . import files, markdown, page, rules
 from .errors import Busy, Corrupt, EngineError, Invalid
 from .index import COPY_PROBLEM, Index, IndexUnusable, MemoryRow
-from .ledger import LEDGER_NAME, Ledger
+from .ledger import LEDGER_NAME, Ledger, render_line
 from .notes import Notes, Skipped, StoreFile, sha256
 from .types import Event, Problem
 
@@ -43,6 +43,7 @@ ATTEMPTS = 8
 """Appends tried against another hand before the caller is asked to come back."""
 
 REPORTS_KEPT = 100
+REPORTS_KEPT_MS = 7 * 24 * 60 * 60 * 1000
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's, sorted as bytes sort
 RANDOM_BITS = 30
 Done = TypeVar("Done")
@@ -84,7 +85,7 @@ def create_workspace(
             message = "this folder belongs to another workspace"
             raise Corrupt(message)
         return
-    if (directory / "store").exists() and any((directory / "store").iterdir()):
+    if any((directory / "store").glob("[!.]*")):
         message = f"the folder holds a store but no {MARKER_NAME}: nothing was changed"
         raise Corrupt(message)
     for folder in ("store", "retired", "incoming"):
@@ -115,14 +116,29 @@ def read_marker(directory: Path) -> Marker:
 
 @dataclass(slots=True)
 class Reports:
-    """What the owner should know, newest last; cleared when the engine ends."""
+    """What the owner should know, newest last. `happened` outlives the process in
+    the index, as long as that lives, for REPORTS_KEPT_MS."""
 
     happened: list[Problem] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    at_ms: int = 0
+    is_changed: bool = False
 
     def add(self, code: str, message: str, path: str = "") -> None:
-        self.happened.append(Problem(code=code, message=message, path=path))
+        at = rules.render_moment(self.at_ms)
+        self.happened.append(Problem(code=code, message=message, path=path, at=at))
         del self.happened[:-REPORTS_KEPT]
+        self.is_changed = True
+
+    def load(self, said: str, now_ms: int) -> None:
+        """Take in what an earlier process kept."""
+        self.at_ms = now_ms
+        since = rules.render_moment(now_ms - REPORTS_KEPT_MS)
+        kept = msgspec.json.decode(said or "[]", type=list[Problem])
+        self.happened[:0] = [one for one in kept if one.at and one.at >= since]
+
+    def render(self) -> str:
+        return msgspec.json.encode(self.happened).decode()
 
 
 class Store:
@@ -154,6 +170,7 @@ class Store:
         self.ledger_damage = ""
         self._scan: Iterator[None] | None = None
         self._scan_again = False
+        self._incomplete = False
         self._sweep_temporaries()
         self.index = self._open_index()
         self._guarded(self._begin)
@@ -163,6 +180,7 @@ class Store:
         self.work(seconds)
 
     def _begin(self) -> None:
+        self.reports.load(self.index.get_meta("reports"), self.now_ms())
         with self._step():
             self.sync_ledger(opening=True)
         self._last_ms = self.index.last_event()[1]
@@ -190,11 +208,20 @@ class Store:
             return Index(path)
 
     def close(self) -> None:
+        self.keep_reports()
         self.index.close()
+
+    def keep_reports(self) -> None:
+        """Let what the owner should know outlive this process."""
+        if self.reports.is_changed:
+            with contextlib.suppress(IndexUnusable), self.index.transaction():
+                self.index.set_meta("reports", self.reports.render())
+            self.reports.is_changed = False
 
     @contextlib.contextmanager
     def _step(self) -> Iterator[None]:
         """One transaction of the index; undone, the ledger is read afresh."""
+        self.reports.at_ms = self.now_ms()
         try:
             with self.index.transaction():
                 yield
@@ -253,7 +280,10 @@ class Store:
         if reading.unfinished_newline and not self.ledger.is_damaged:
             done = self.disk.append(self.ledger.path, b"\n", expected=stamp)
             self.ledger.stamp = done.stamp
-        self._fold({event.id: event for event in reversed(reading.events)})
+        # The first of a repeated id counts, as it does for `lines`.
+        self._fold(
+            {event.id: event for event in reversed(reading.events)}, reading.lines
+        )
         damage = [f"line {d.line}: {d.reason}" for d in reading.damage[:20]]
         if reading.torn_at is not None:
             damage.append("its last line has no end")
@@ -276,26 +306,29 @@ class Store:
         )
         self.index.set_meta("ledger_stamp", said)
 
-    def _fold(self, events: dict[str, Event]) -> None:
+    def _fold(self, events: dict[str, Event], lines: dict[str, bytes]) -> None:
         """Bring the index to exactly these events."""
         known = self.index.event_ids()
         gone = known - events.keys()
         if self.ledger.is_damaged:
             # A damaged file proves nothing of what it lacks: it may be half written.
             events.update((event.id, event) for event in self.index.get_events(gone))
+            lines.update((event_id, self.index.get_line(event_id)) for event_id in gone)
             gone = set()
-        gone = self._rescue_events(gone, events)
+        gone = self._rescue_events(gone, events, lines)
         new = sorted(events.keys() - known)
         if gone or (new and known and new[0] < max(known)):
             self.index.clear_facts()
             new = sorted(events)
         for event_id in new:
             try:
-                self.index.apply_event(events[event_id])
+                self.index.apply_event(events[event_id], lines[event_id])
             except Invalid:
                 self.reports.add("ledger-event", f"event {event_id} has no moment")
 
-    def _rescue_events(self, gone: set[str], events: dict[str, Event]) -> set[str]:
+    def _rescue_events(
+        self, gone: set[str], events: dict[str, Event], lines: dict[str, bytes]
+    ) -> set[str]:
         """Append again the fresh events that another hand's older copy lost.
 
         Returns the ids that stay gone: the file is the truth for older ones.
@@ -309,8 +342,10 @@ class Store:
             if rules.parse_moment("recorded_at", event.recorded_at) >= fresh_ms
         ]
         if fresh:
-            self.ledger.append(fresh)
+            whole = {event.id: self.index.get_line(event.id) for event in fresh}
+            self.ledger.append_lines(list(whole.values()))
             events.update((event.id, event) for event in fresh)
+            lines.update(whole)
             self.reports.add(
                 "events-put-back",
                 f"{len(fresh)} fresh events were missing from the ledger: put back",
@@ -333,19 +368,18 @@ class Store:
         """
         if self.ledger.has_changed():
             raise files.Changed
-        for _ in range(ATTEMPTS):
-            appended = self._writing(lambda: self.ledger.append([event]))
-            if appended.intact:
-                return self._try_index(lambda: self._index_event(event))
-            # Another hand replaced the file around this write: look, then again.
-            self.sync_in_transaction()
-            if self.index.has_event(event.id):
-                return True
-        message = "another program keeps replacing the ledger; try again in a moment"
-        raise Busy(message)
+        line = render_line(event)
+        appended = self._writing(lambda: self.ledger.append_lines([line]))
+        if appended.intact:
+            return self._try_index(lambda: self._index_event(event, line))
+        # Another hand was at the file around this write: what is there now decides.
+        self.sync_in_transaction()
+        if not self.index.has_event(event.id):
+            raise files.Changed
+        return True
 
-    def _index_event(self, event: Event) -> None:
-        self.index.apply_event(event)
+    def _index_event(self, event: Event, line: bytes) -> None:
+        self.index.apply_event(event, line)
         self._note_ledger_stamp()
 
     def sync_in_transaction(self) -> None:
@@ -467,10 +501,16 @@ class Store:
     @property
     def is_stale(self) -> bool:
         """Whether the index has still to take in files already seen on the disk."""
+        return self._scan is not None or self._incomplete
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `work` has something to do now."""
         return self._scan is not None
 
     def want_scan(self) -> None:
         """Ask for a look at every file; `work` does it in slices."""
+        self._incomplete = False
         if self._scan is None:
             self._scan = self._scan_steps()
         else:
@@ -492,7 +532,8 @@ class Store:
             self._scan = self._scan_steps()
         except (OSError, EngineError) as fault:
             self.reports.add("scan-stopped", f"a scan was stopped: {fault}")
-            self._scan = None
+            self._scan, self._incomplete = None, True
+        self.keep_reports()
         return self._scan is not None
 
     def _run_slice(self, until: float) -> None:
@@ -704,7 +745,7 @@ class Store:
         """Record that an entry retired by hand stands in its file again."""
         memory_id = f"entry:{file.path}#{entry.marker.id}"
         if self.index.find_hand_retirement(memory_id):
-            self._append_by_hand("restore", memory_id, "", "")
+            self._append_by_hand("restore", memory_id, entry.marker.scope)
 
     def _forget_file(self, path: str) -> None:
         """A file is gone: its notes with it, its entries not silently."""
@@ -746,6 +787,10 @@ class Store:
                 expected = self.notes.stamp(raw)
                 if self.notes.append_block(day, blocks, expected=expected).intact:
                     break
+        else:
+            # Undone with the step, the rows are still known and found missing again.
+            message = f"another program keeps replacing {path}"
+            raise Busy(message)
         # From the file, not from memory: the rows must say what the bytes say.
         self.index.remove_file(path)
         data, stamp = self.notes.read(raw)
@@ -761,14 +806,16 @@ class Store:
         # The words first: an event without them could not be undone. A crash between
         # the two leaves a file that no event names, and the entry is retired again.
         self.disk.replace(self.directory / "retired" / f"{digest}.md", row.block)
-        if self._append_by_hand("retire", row.id, row.path, digest):
+        if self._append_by_hand("retire", row.id, row.scope, row.path, digest):
             self.reports.add(
                 "entry-retired",
                 f"entry {row.entry} was removed by hand and is retired",
                 row.path,
             )
 
-    def _append_by_hand(self, kind: str, about: str, path: str, digest: str) -> str:
+    def _append_by_hand(
+        self, kind: str, about: str, scope: str, path: str = "", digest: str = ""
+    ) -> str:
         """Append a life-cycle event of a hand's doing; "" if the ledger refuses."""
         event_id, at_ms = self.next_moment()
         event = Event(
@@ -776,20 +823,26 @@ class Store:
             kind=kind,
             recorded_at=rules.render_moment(at_ms),
             about=about,
+            scope=scope,
             by="hand",
             path=path,
             sha256=digest,
         )
+        line = render_line(event)
         for _ in range(ATTEMPTS):
             try:
-                self.ledger.append([event])
+                appended = self.ledger.append_lines([line])
             except files.Changed:
                 self.sync_ledger()
                 continue
             except EngineError:
                 break
-            self._index_event(event)
-            return event_id
+            if appended.intact:
+                self._index_event(event, line)
+            else:
+                self.sync_ledger()
+            if self.index.has_event(event_id):
+                return event_id
         self.reports.add(kind, f"{about} could not be recorded as {kind}d by hand")
         return ""
 
