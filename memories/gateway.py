@@ -113,6 +113,8 @@ def call(
     if isinstance(answer, operations.Context):
         max_tokens = arguments.get("max_tokens", DEFAULT_MAX_TOKENS)
         return _cut(answer, int(max_tokens))  # type: ignore[return-value]  # R is Context here
+    if isinstance(answer, operations.Hits | operations.History):
+        return recall.bound(answer, _token_counter())  # type: ignore[return-value]  # R is its type
     return answer
 
 

@@ -4,11 +4,13 @@ The queue is only a doorbell. What is to be done is read from the engines, so a 
 message costs time, never work: tasks are short, idempotent and keep no result.
 """
 
+import logging
 import os
-from typing import Final
+from typing import Any, Final
 
 from celery import Celery
 from celery.schedules import crontab
+from celery.signals import setup_logging
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "renor.settings")
 
@@ -37,7 +39,6 @@ def _defaults() -> dict[str, object]:
         "task_acks_late": True,
         "task_default_queue": "renor",
         "worker_prefetch_multiplier": 1,
-        "worker_hijack_root_logger": False,
         "worker_redirect_stdouts": False,
         "broker_connection_retry_on_startup": True,
         "broker_transport_options": _disk_options() if on_disk else REDIS_OPTIONS,
@@ -76,3 +77,10 @@ app = Celery("renor")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.add_defaults(_defaults)
 app.autodiscover_tasks(["memories", "accounts"])
+
+
+@setup_logging.connect
+def keep_logging(loglevel: int, **kwargs: Any) -> None:
+    """Keep the settings' log lines; the level asked for is that of the queue's own."""
+    for name in ("celery", "kombu"):
+        logging.getLogger(name).setLevel(loglevel)

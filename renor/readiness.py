@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from memories.host.loop import Loop, Timer
 
 AGAIN_SECONDS: Final = 0.1
-# The first answer may load the token counter (1 s on a calm machine).
+# The first answer may load the token counter (0.1 s on a calm machine).
 ANSWER_SECONDS: Final = 10.0
 
 

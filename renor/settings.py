@@ -171,7 +171,8 @@ else:
 DATABASES = {"default": _database}
 
 if REDIS_URL:
-    CELERY_BROKER_URL = REDIS_URL
+    # Celery's name for the same; the clients of caches and counters say unix://.
+    CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 elif (RENOR_RUN / "redis.sock").exists():
     CELERY_BROKER_URL = f"redis+socket://{RENOR_RUN / 'redis.sock'}"
 else:

@@ -15,7 +15,8 @@ from .errors import Invalid, NotFound
 from .index import MemoryRow, Passage, ValueRow
 from .types import Event
 
-READ_BYTES = 16_000
+NAMES_SHOWN = 50
+READ_BYTES = 12_000
 """Most bytes of text in one read_memory: even at a token a byte, under 20,000."""
 
 
@@ -171,8 +172,8 @@ def memory_of(row: MemoryRow, text: str, offset: int) -> t.Memory:
         writer=row.writer,
         at=rules.render_moment(row.at_ms),
         session_date=row.day,
-        tags=list(row.tags),
-        links=list(row.links),
+        tags=list(row.tags)[:NAMES_SHOWN],
+        links=list(row.links)[:NAMES_SHOWN],
         next_offset=following if following < len(text) else msgspec.UNSET,
         edited=True if row.edited else msgspec.UNSET,
         writer_authenticated=_authenticated(row),

@@ -40,7 +40,6 @@ from .index import MemoryRow, ValueRow
 from .store import ATTEMPTS, Store, clock_now_ms, random_bits
 from .types import Event
 
-VERSION = "0.1.0"
 RETRY_MS = 60_000
 """The same entry again within a minute is a retry. Source: the tool contract."""
 
@@ -49,6 +48,7 @@ CONTEXT_MEMORIES = 24
 PASSAGES = 120
 TOP_K_MOST = 50
 CLOSEST_SUBJECTS = 5
+PROBLEMS_SHOWN = 100
 KNOWN_SUBJECTS = 50
 SLEEP_SCAN_SECONDS = 0.01
 
@@ -743,7 +743,7 @@ class Engine:
             ),
             problems=self._problems() if caller.scopes is None else [],
             index=t.IndexState(stale=self.store.is_stale),
-            renor=t.Version(version=VERSION),
+            renor=t.Version(version=t.VERSION),
         )
 
     def _problems(self) -> list[t.Problem]:
@@ -760,7 +760,7 @@ class Engine:
             t.Problem(code="file", message=problem, path=path)
             for path, problem in store.index.file_problems()
         ]
-        return problems[:200]
+        return problems[-PROBLEMS_SHOWN:]
 
     def index_memory(self, caller: t.Caller) -> t.IndexReport:
         """Take in every change of the files now, until the caller's deadline."""

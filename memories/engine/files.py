@@ -118,8 +118,11 @@ class Disk:
         the flush failed.
         """
         # O_NONBLOCK: a FIFO put in the file's place must not hold the engine.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
-        descriptor = self._open(path, flags)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK
+        try:
+            descriptor = self._open(path, flags if expected else flags | os.O_CREAT)
+        except FileNotFoundError as fault:
+            raise Changed from fault
         try:
             before = os.fstat(descriptor)
             if not stat.S_ISREG(before.st_mode):

@@ -31,15 +31,23 @@ class Damage:
 class Reading:
     """Events as they stand in the file from `offset` on, and what was odd there.
 
+    `lines` has each event's line by its id, members unknown to this version included.
     `torn_at` is the offset of an unfinished last line; `unfinished_newline` says
     that the last line is whole but for its line end, as some editors leave it.
     """
 
     events: list[Event] = field(default_factory=list)
+    lines: dict[str, bytes] = field(default_factory=dict)
     damage: list[Damage] = field(default_factory=list)
     end: int = 0
     torn_at: int | None = None
     unfinished_newline: bool = False
+
+    def take(self, line: bytes) -> None:
+        """Add a line's event. Raises: ValueError saying what is wrong."""
+        event = parse_line(line)
+        self.events.append(event)
+        self.lines.setdefault(event.id, line + b"\n")
 
 
 _events = msgspec.json.Decoder(Event)
@@ -81,12 +89,12 @@ def parse(data: bytes) -> Reading:
         if not line.strip():
             continue
         try:
-            reading.events.append(parse_line(line))
+            reading.take(line)
         except ValueError as fault:
             reading.damage.append(Damage(number, str(fault)))
     if last.strip():
         try:
-            reading.events.append(parse_line(last.removesuffix(b"\r")))
+            reading.take(last.removesuffix(b"\r"))
             reading.unfinished_newline = True
         except ValueError:
             reading.torn_at = len(data) - len(last)
@@ -122,7 +130,11 @@ class Ledger:
         return files.stamp_of(self.path) != self.stamp
 
     def append(self, events: Sequence[Event]) -> files.Appended:
-        """Append events in one write; they are on the disk on return.
+        """Append events: see `append_lines`."""
+        return self.append_lines([render_line(event) for event in events])
+
+    def append_lines(self, lines: Sequence[bytes]) -> files.Appended:
+        """Append whole lines in one write; they are on the disk on return.
 
         `stamp` must be that of the file as last read. Raises: Corrupt while the
         ledger is damaged; files.Changed, OSError, files.DiskFailed as Disk.append.
@@ -133,7 +145,7 @@ class Ledger:
                 "restore the lines named in memory_status; nothing was saved"
             )
             raise Corrupt(message)
-        data = b"".join(render_line(event) for event in events)
-        appended = self._disk.append(self.path, data, expected=self.stamp)
-        self.stamp = appended.stamp
+        appended = self._disk.append(self.path, b"".join(lines), expected=self.stamp)
+        # With another hand in between, the stamp would cover bytes not yet read.
+        self.stamp = appended.stamp if appended.intact else None
         return appended

@@ -246,6 +246,8 @@ def _cut_to_room(memory: t.Hit, room: int, count: Count) -> list[t.Hit]:
 
 def bound(answer: t.Hits | t.History, count: Count) -> t.Hits | t.History:
     """Cut the end of a long list so that an answer stays under ANSWER_TOKENS."""
+    if len(msgspec.json.encode(answer)) <= ANSWER_TOKENS:
+        return answer  # a token is at least a byte: nothing to count
     while count(msgspec.json.encode(answer).decode()) > ANSWER_TOKENS:
         if isinstance(answer, t.Hits):
             if not answer.hits:

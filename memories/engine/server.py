@@ -290,7 +290,7 @@ class _Loop:
             self._wants_page = True
         method = getattr(self._engine, operation.name)
         answer: msgspec.Struct = method(request.caller, **request.arguments)
-        self._has_work = self._engine.store.is_stale
+        self._has_work = self._engine.store.has_work
         return answer
 
     def _require_lock(self) -> None:

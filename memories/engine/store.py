@@ -117,7 +117,8 @@ def read_marker(directory: Path) -> Marker:
 @dataclass(slots=True)
 class Reports:
     """What the owner should know, newest last. `happened` outlives the process in
-    the index, as long as that lives, for REPORTS_KEPT_MS."""
+    the index, as long as that lives, for REPORTS_KEPT_MS.
+    """
 
     happened: list[Problem] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
@@ -126,7 +127,10 @@ class Reports:
 
     def add(self, code: str, message: str, path: str = "") -> None:
         at = rules.render_moment(self.at_ms)
-        self.happened.append(Problem(code=code, message=message, path=path, at=at))
+        said = (code, message, path)
+        others = [p for p in self.happened if (p.code, p.message, p.path) != said]
+        others.append(Problem(code=code, message=message, path=path, at=at))
+        self.happened = others
         del self.happened[:-REPORTS_KEPT]
         self.is_changed = True
 

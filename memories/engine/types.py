@@ -14,6 +14,9 @@ import msgspec
 
 from .errors import Detail as Detail
 
+VERSION = "0.1.0"
+"""Of the product; pyproject.toml reads it from here."""
+
 Act = Literal["read", "write", "own"]
 Action = Literal["store", "supersede", "nochange"]
 MemoryKind = Literal["note", "entry", "fact"]
@@ -245,6 +248,7 @@ class Problem(Answer, frozen=True):
     code: str
     message: str
     path: str = ""
+    at: str = ""
 
 
 class Version(Answer, frozen=True):

@@ -88,7 +88,9 @@ def _be_engine(
         _reset_signals()
         _close_all_but({0, 1, 2, listener.fileno(), keep, lifeline, ready})
         random.seed()
-        die_with_parent(parent, signal.SIGTERM)
+        # By force: an engine that hangs would keep the lock from the next host's, and
+        # the store survives any death. The lifeline is the gentle way.
+        die_with_parent(parent, signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         code = server.run(
             directory,

@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import time
-import tomllib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -218,17 +217,10 @@ def _render_error(
     )
 
 
-def _version() -> str:
-    """Return the version that pyproject.toml states: the only place that does."""
-    text = (settings.BASE_DIR / "pyproject.toml").read_text(encoding="utf-8")
-    version: str = tomllib.loads(text)["project"]["version"]
-    return version
-
-
 def make_server() -> Server[Any]:
     server: Server[Any] = Server(
         "renor",
-        version=_version(),
+        version=gateway.operations.VERSION,
         title="Renor",
         description="A lasting memory for AI agents that its owner can read.",
         instructions=INSTRUCTIONS,
