@@ -8,6 +8,8 @@ words in FTS5. Nothing else writes this file. Source: docs/architecture.md.
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from . import files, rules
 from .markdown import Chunk
 from .types import Event, MemoryKind
 
-FORMAT = "5"
+FORMAT = "6"
 """Raised with every change of the tables: an index of another format is rebuilt."""
 
 TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
@@ -269,9 +271,9 @@ class Index:
                 "INSERT INTO words(rowid, title, heading, text) VALUES(?, ?, ?, ?)",
                 (
                     self._db.last_insert_rowid(),
-                    space_ideographs(title),
-                    space_ideographs(" ".join(chunk.heading_path)),
-                    space_ideographs(chunk.text),
+                    searchable(title),
+                    searchable(" ".join(chunk.heading_path)),
+                    searchable(chunk.text),
                 ),
             )
 
@@ -630,7 +632,7 @@ class Index:
 
     def stems(self, word: str) -> list[str]:
         """Return the terms under which the index keeps a word (none for `?`)."""
-        spaced = space_ideographs(word).encode()
+        spaced = searchable(word).encode()
         found = self._tokenizer(
             spaced, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False
         )
@@ -731,27 +733,27 @@ def _memory_row(row: Sequence[object]) -> MemoryRow:
 
 def _quote(term: str) -> str:
     """Return a term as an FTS5 string: operators in it are ordinary characters."""
-    return '"' + space_ideographs(term).replace('"', '""') + '"'
+    return '"' + searchable(term).replace('"', '""') + '"'
 
 
-def _is_ideograph(code: int) -> bool:
-    return (
-        0x3040 <= code <= 0x30FF  # kana
-        or 0x3400 <= code <= 0x9FFF  # CJK
-        or 0xAC00 <= code <= 0xD7AF  # hangul
-        or 0xF900 <= code <= 0xFAFF
-        or 0x20000 <= code <= 0x3FFFF
-    )
+# Kana, CJK, hangul: in NFC, one character a syllable or an idea.
+_IDEOGRAPH = re.compile(
+    "([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
+)
 
 
-def space_ideographs(text: str) -> str:
-    """Set Chinese, Japanese and Korean characters apart, so that each is a word.
+def searchable(text: str) -> str:
+    """Return a text as its words are kept and looked for.
 
-    unicode61 takes a run of them for one word; apart, a query of two is a phrase.
+    Accents and case are taken away in every script (unicode61 knows Latin's alone).
+    Chinese, Japanese and Korean characters stand apart, each a word: unicode61 takes
+    a run of them for one; apart, a query of two is a phrase.
     """
-    if text.isascii() or not any(_is_ideograph(ord(c)) for c in text):
+    if text.isascii():
         return text
-    return "".join(f" {c} " if _is_ideograph(ord(c)) else c for c in text)
+    parts = _IDEOGRAPH.split(unicodedata.normalize("NFC", text))
+    parts[::2] = map(rules.fold_search, parts[::2])
+    return " ".join(parts) if len(parts) > 1 else parts[0]
 
 
 def _terms_held(api: apsw.FTS5ExtensionApi, *_: object) -> int:
