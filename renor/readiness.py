@@ -45,7 +45,7 @@ class _Question:
         self,
         loop: Loop,
         family: int,
-        address: tuple[str, int],
+        address: tuple[object, ...],
         request: bytes,
         then: Callable[[bytes], None],
     ) -> None:

@@ -46,7 +46,7 @@ class Serving:
         self.data = data
         self.url = f"http://127.0.0.1:{port}"
         self._log = data.with_name(f"{data.name}.output")
-        environment = {
+        self.environment = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "renor.settings",
             "RENOR_DATA": str(data),
@@ -57,7 +57,7 @@ class Serving:
             self.process = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env=environment,
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -150,6 +150,26 @@ class Serving:
         assert not result.get("isError"), result
         content: dict[str, Any] = result["structuredContent"]
         return content
+
+    def manage(self, *arguments: str) -> str:
+        """Run a command of manage.py beside it; returns what it prints."""
+        return self._run("manage.py", *arguments)
+
+    def send_task(self, name: str) -> None:
+        self._run("-m", "celery", "-A", "renor", "call", name)
+
+    def _run(self, *arguments: str) -> str:
+        done = subprocess.run(
+            (sys.executable, *arguments),
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):

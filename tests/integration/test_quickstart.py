@@ -66,7 +66,7 @@ def test_second_start_keeps_memories_and_shows_no_secret(short_folder):
         assert [memory["text"] for memory in context["memories"]] == [
             "Fjord is written in Python."
         ]
-        assert "password:" not in renor.output
+        assert "shown only now" not in renor.output
         assert "Bearer" not in renor.output
         assert "changepassword owner@localhost" in renor.output
         assert renor.output.endswith("manage.py connect_agent owner@localhost NAME\n")

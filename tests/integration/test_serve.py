@@ -30,17 +30,12 @@ def wait_until_gone(renor: Serving) -> None:
     wait_until(lambda: not renor.pids(), "the end of every process")
 
 
-def run_serve(renor: Serving, port: int) -> str:
+def run_serve(renor: Serving) -> str:
     """Return what a further `serve` with the same data folder says; it must fail."""
     done = subprocess.run(
         SERVE,
         cwd=ROOT,
-        env={
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "renor.settings",
-            "RENOR_DATA": str(renor.data),
-            "RENOR_PORT": str(port),
-        },
+        env={**renor.environment, "RENOR_PORT": str(find_free_port())},
         capture_output=True,
         text=True,
         check=False,
@@ -137,7 +132,7 @@ def _is_ready(renor: Serving) -> bool:
 
 
 def test_second_serve_with_the_same_folder_says_who_runs(renor):
-    said = run_serve(renor, find_free_port())
+    said = run_serve(renor)
 
     assert (
         f"Renor runs already with this data folder (process {renor.process.pid})"
@@ -163,13 +158,13 @@ def test_taken_port_is_named_with_the_way_out(short_folder):
 
 def test_without_redis_the_queue_lies_on_disk(short_folder):
     with serving(short_folder, env=WITHOUT_REDIS) as renor:
-        renor.pid_of(" -A renor worker ")
-        messages = renor.data / "queue" / "messages"
+        renor.call(renor.token, "remember", statement="To be verified.")
 
-        send_task(renor, WITHOUT_REDIS)
+        renor.send_task("memories.tasks.verify_store")
 
-        wait_until(lambda: not list(messages.iterdir()), "the worker taking the task")
-        assert "redis" not in renor.output
+        renor.wait_for("verified: 0 events, 1 entries")
+        assert list((renor.data / "queue" / "messages").iterdir()) == []
+        assert not (renor.data / "run" / "redis.sock").exists()
 
 
 def test_with_redis_the_queue_is_a_private_socket(redis_server, renor):
@@ -177,27 +172,3 @@ def test_with_redis_the_queue_is_a_private_socket(redis_server, renor):
 
     assert mode & 0o777 == 0o600
     assert not (renor.data / "queue").exists()
-
-
-def send_task(renor: Serving, env: dict[str, str]) -> None:
-    subprocess.run(
-        (
-            sys.executable,
-            "-m",
-            "celery",
-            "-A",
-            "renor",
-            "call",
-            "memories.tasks.verify_store",
-        ),
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "renor.settings",
-            "RENOR_DATA": str(renor.data),
-            **env,
-        },
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
