@@ -137,18 +137,21 @@ def refusal_of(ask: Callable[[], object]) -> str:
 
 
 class FaultyEngine:
-    """Listens where an engine would, takes one request and does with it as told."""
+    """Listens where an engine would, takes a request for each of `acts`, and obeys.
+
+    With the last request it leaves its place, so that the host may start another.
+    """
 
     def __init__(
-        self, data: Path, workspace: str, act: Callable[[socket.socket], None]
+        self, data: Path, workspace: str, *acts: Callable[[socket.socket], None]
     ) -> None:
         self._sockets = SocketFolder(engines_folder(run_folder(data)))
         self._name = engine_socket(workspace)
-        self._act = act
+        self._acts = acts
         self.operations: list[str] = []
         self._listener = self._sockets.listen(self._name)
         self._listener.setblocking(True)
-        self._thread = threading.Thread(target=self._serve)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
     def join(self) -> None:
@@ -156,10 +159,12 @@ class FaultyEngine:
         self._sockets.close()
 
     def _serve(self) -> None:
-        link, _address = self._listener.accept()
-        with link:
-            request = wire.decode_request(receive_frame(link))
-            self.operations.append(request.operation)
-            self._sockets.remove(self._name)
-            self._listener.close()
-            self._act(link)
+        for number, act in enumerate(self._acts, start=1):
+            link, _address = self._listener.accept()
+            with link:
+                request = wire.decode_request(receive_frame(link))
+                self.operations.append(request.operation)
+                if number == len(self._acts):
+                    self._sockets.remove(self._name)
+                    self._listener.close()
+                act(link)

@@ -263,7 +263,7 @@ def test_full_house_that_cannot_sleep_says_not_now(tmp_path: Path):
         host.ask(one)
         pid = host.pid_of(one)
         os.kill(pid, signal.SIGSTOP)  # told to sleep, it cannot
-        waiting = threading.Thread(target=lambda: refusal_of(lambda: host.ask(two)))
+        waiting = threading.Thread(target=host.ask, args=(two,))
         waiting.start()
         wait_until(lambda: host.engines()[0].state == "ending", "told to sleep")
 
@@ -271,7 +271,7 @@ def test_full_house_that_cannot_sleep_says_not_now(tmp_path: Path):
 
         assert reason == "full"
         assert is_alive(pid)
-        host.kill()
+        os.kill(pid, signal.SIGCONT)
         waiting.join()
 
 
@@ -387,6 +387,20 @@ def test_sockets_left_by_a_kill_of_everything_are_replaced(tmp_path: Path):
 
         host.start()
 
+        host.ask(workspace)
+
+
+def test_engine_that_hangs_does_not_outlive_its_host(tmp_path: Path):
+    with running_host(tmp_path) as host:
+        workspace = make_workspace(tmp_path)
+        host.ask(workspace)
+        pid = host.pid_of(workspace)
+        os.kill(pid, signal.SIGSTOP)
+
+        host.kill()
+
+        wait_until(lambda: not is_alive(pid), "it ends with its host")
+        host.start()
         host.ask(workspace)
 
 

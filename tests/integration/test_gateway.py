@@ -15,13 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from django.conf import settings
 
 from memories import gateway
 from memories.engine import wire
 from memories.gateway import operations
-from tests.engine_hosts import FaultyEngine, RunningHost, is_alive, running_host
+from tests.engine_hosts import FaultyEngine, RunningHost, running_host
 from tests.factories import make_grant
 from tests.services import wait_until
 from workspaces.access import Grant, grant_for_system
@@ -277,20 +278,19 @@ def test_new_workspace_is_its_owners_alone(claude: Grant):
 
 # Links that break
 
+Act = Callable[[socket.socket], None]
+
 
 @pytest.fixture
-def faulty(
-    host: RunningHost, claude: Grant
-) -> Iterator[Callable[[Callable[[socket.socket], None]], FaultyEngine]]:
+def faulty(host: RunningHost, claude: Grant) -> Iterator[Callable[..., FaultyEngine]]:
     """Put an engine that does as told in the place of claude's, which sleeps."""
     made: list[FaultyEngine] = []
 
-    def replace(act: Callable[[socket.socket], None]) -> FaultyEngine:
-        found = host.find_engine(claude.workspace_id)
-        if found is not None:
-            host.client.sleep(claude.workspace_id)
-            wait_until(lambda: not is_alive(found.pid), "the engine sleeps")
-        made.append(FaultyEngine(settings.RENOR_DATA, claude.workspace_id, act))
+    def replace(*acts: Act) -> FaultyEngine:
+        workspace = claude.workspace_id
+        host.client.sleep(workspace)
+        wait_until(lambda: host.find_engine(workspace) is None, "the engine sleeps")
+        made.append(FaultyEngine(settings.RENOR_DATA, workspace, *acts))
         return made[-1]
 
     yield replace
@@ -308,6 +308,20 @@ def say_bye(link: socket.socket) -> None:
 
 def say_half(link: socket.socket) -> None:
     link.sendall(b"\x00\x00\x00\xff{")
+
+
+def say_nothing_written(link: socket.socket) -> None:
+    answer = wire.encode(operations.Written(receipt=None))
+    link.sendall(wire.frame(wire.encode(wire.Reply(ok=msgspec.Raw(answer)))))
+
+
+def say_busy(link: socket.socket) -> None:
+    busy = wire.error_to_wire(gateway.errors.Busy("the disk is full"))
+    link.sendall(wire.frame(wire.encode(wire.Reply(error=busy))))
+
+
+def say_neither(link: socket.socket) -> None:
+    link.sendall(wire.frame(b"{}"))
 
 
 def wait_long(link: socket.socket) -> None:
@@ -385,6 +399,56 @@ def test_read_that_meets_its_deadline_is_unavailable(claude: Grant, faulty):
     assert time.monotonic() - started < 2
     assert failure.outcome_known
     assert failure.retry_after_seconds == 1
+
+
+def test_read_whose_engines_end_again_and_again_is_unavailable(claude: Grant, faulty):
+    engine = faulty(die, die)
+
+    failure = unavailable(lambda: texts(claude, "anything"))
+
+    assert engine.operations == ["search_text", "search_text"]
+    assert failure.outcome_known
+
+
+def test_read_whose_host_is_gone_too_is_unavailable(
+    host: RunningHost, claude: Grant, faulty
+):
+    faulty(die)
+    host.kill()
+
+    failure = unavailable(lambda: texts(claude, "anything"))
+
+    assert failure.outcome_known
+
+
+def test_write_whose_second_try_breaks_too_is_unknown(claude: Grant, faulty):
+    engine = faulty(die, say_nothing_written, die)
+
+    failure = unavailable(lambda: remember(claude, "Perhaps."))
+
+    assert engine.operations == ["remember", "find_written", "remember"]
+    assert not failure.outcome_known
+
+
+def test_engine_that_is_busy_makes_the_call_unavailable(claude: Grant, faulty):
+    faulty(say_busy)
+
+    failure = unavailable(lambda: remember(claude, "Not written."))
+
+    assert failure.outcome_known
+    assert failure.message == "the disk is full"
+
+
+def test_answer_that_holds_nothing_counts_as_none(claude: Grant, faulty):
+    faulty(say_neither)
+
+    assert remember(claude, "Asked once more.").action == "store"
+    assert texts(claude, "Asked once more") == ["Asked once more."]
+
+
+def test_request_larger_than_a_frame_is_refused(claude: Grant):
+    with pytest.raises(gateway.errors.TooLarge, match="larger"):
+        remember(claude, "x" * (17 * 1024 * 1024))
 
 
 def test_every_receipt_is_kept_when_engines_are_killed_during_writes(
