@@ -48,9 +48,12 @@ def rank(
     """
     best_rank = max((passage.rank for passage in passages), default=0.0)
     best: dict[str, FoundMemory] = {}
+    shares: dict[int, float] = {}  # a search finds few sets of terms, each often
     for passage in passages:
-        held = sum(bit for i, bit in enumerate(held_as) if passage.terms >> i & 1)
-        share = recall.coverage(held, weights)
+        share = shares.get(passage.terms)
+        if share is None:
+            held = sum(bit for i, bit in enumerate(held_as) if passage.terms >> i & 1)
+            share = shares[passage.terms] = recall.coverage(held, weights)
         found = FoundMemory(
             passage, share, recall.score(share, passage.rank, best_rank)
         )

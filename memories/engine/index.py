@@ -23,7 +23,7 @@ from . import files, rules
 from .markdown import Chunk
 from .types import Event, MemoryKind
 
-FORMAT = "6"
+FORMAT = "7"
 """Raised with every change of the tables: an index of another format is rebuilt."""
 
 TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
@@ -39,6 +39,7 @@ _TABLES = (
     "CREATE INDEX memory_path ON memory(path)",
     "CREATE INDEX memory_entry ON memory(entry)",
     "CREATE INDEX memory_at ON memory(at_ms)",
+    "CREATE INDEX memory_entry_at ON memory(at_ms) WHERE kind='entry'",
     "CREATE INDEX memory_request ON memory(request) WHERE request != ''",
     "CREATE TABLE chunk(num INTEGER PRIMARY KEY, memory INT, heading TEXT, text TEXT)",
     "CREATE INDEX chunk_memory ON chunk(memory)",
@@ -64,9 +65,12 @@ class IndexUnusable(Exception):
     """The index cannot be used: it is made anew from the store."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRow:
-    """What the index knows of one note, entry or current fact."""
+class MemoryRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What the index knows of one note, entry or current fact.
+
+    A Struct, as Passage is: a search makes hundreds, and to make a frozen dataclass
+    of this many fields takes 2.6 microseconds instead of 0.2 (measured).
+    """
 
     id: str
     kind: MemoryKind
@@ -107,9 +111,11 @@ class ValueRow:
     retired: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
-    """A chunk found by words; `terms` has a bit set for each query term it holds."""
+class Passage(msgspec.Struct, frozen=True, kw_only=True):
+    """A chunk found by words; `terms` has a bit set for each query term it holds.
+
+    Of `memory` only what a hit shows is filled in (_FOUND_COLUMNS).
+    """
 
     memory: MemoryRow
     heading_path: Sequence[str]
@@ -340,6 +346,14 @@ class Index:
             (_scopes(scopes), limit),
         )
         return [_memory_row(row) for row in rows]
+
+    def paths(self, scopes: Sequence[str]) -> set[str]:
+        """Return the paths of files that hold a memory in one of the scopes."""
+        rows = self._db.execute(
+            f"SELECT DISTINCT path FROM memory WHERE path != '' AND {_IN_SCOPE}",
+            (_scopes(scopes),),
+        )
+        return {str(row[0]) for row in rows}
 
     def chunks_of(self, memory_id: str) -> list[str]:
         rows = self._db.execute(
@@ -667,8 +681,7 @@ class Index:
         match = " OR ".join(_quote(term) for term in terms)
         kind = "=" if facts else "!="
         rows = self._db.execute(
-            f"SELECT {_MEMORY_COLUMNS}, chunk.heading, chunk.text, words.rank, "
-            "terms(words) FROM words JOIN chunk ON chunk.num = words.rowid "
+            f"SELECT {_FOUND_COLUMNS} FROM words JOIN chunk ON chunk.num = words.rowid "
             "JOIN memory ON memory.num = chunk.memory "
             f"WHERE words MATCH ?2 AND memory.kind {kind} 'fact' AND {_IN_SCOPE} "
             "ORDER BY words.rank LIMIT ?3",
@@ -676,11 +689,23 @@ class Index:
         )
         return [
             Passage(
-                memory=_memory_row(row),
-                heading_path=json.loads(row[-4]),
-                text=row[-3],
-                rank=-row[-2],
-                terms=row[-1],
+                memory=MemoryRow(
+                    id=row[0],
+                    kind=row[1],
+                    path=row[2],
+                    title=row[3],
+                    scope=row[4],
+                    source=row[5],
+                    writer=row[6],
+                    writer_id=row[7],
+                    at_ms=row[8],
+                    day=row[9],
+                    edited=bool(row[10]),
+                ),
+                heading_path=_headings.decode(row[11]),
+                text=row[12],
+                rank=-row[13],
+                terms=row[14],
             )
             for row in rows
         ]
@@ -694,12 +719,19 @@ _MEMORY_COLUMNS = ", ".join(
         *("request", "tags", "links"),
     )
 )
+# Without the memory's text: a day's whole log would be read for each of its passages.
+_FOUND_COLUMNS = (
+    "memory.id, memory.kind, memory.path, memory.title, memory.scope, memory.source, "
+    "memory.writer, memory.writer_id, memory.at_ms, memory.day, memory.edited, "
+    "chunk.heading, chunk.text, words.rank, terms(words)"
+)
 _VALUE_COLUMNS = (
     "id, subject, predicate, object, statement, scope, source, writer, writer_id, "
     "from_ms, to_ms, retired"
 )
 _IN_SCOPE = "(?1 IS NULL OR scope IN (SELECT value FROM json_each(?1)))"
 _events = msgspec.json.Decoder(Event)
+_headings = msgspec.json.Decoder(list[str])
 
 
 def _scopes(scopes: Sequence[str] | None) -> str | None:
