@@ -46,7 +46,7 @@ check: setup-dev ## Lint, types, import contracts, deploy check, migrations
 	@echo "migrations  "; $(call with_folder,RENOR_DATA=$$folder $(PY) manage.py makemigrations --check --dry-run)
 
 bench: setup-dev ## Print the figures of speed, and write them to bench.json
-	@$(PY) -m pytest tests/bench --quiet --capture=no $(ARGS)
+	@$(PY) -m tests.bench $(ARGS)
 
 bench-recall: ## Print the figures of retrieval quality
 	@echo "bench-recall comes with the embeddings." >&2; exit 2
