@@ -697,8 +697,14 @@ class Engine:
     def _get_row(self, caller: t.Caller, memory_id: str) -> MemoryRow:
         """Return a note or an entry the caller may see. Raises: NotFound."""
         row = self.store.index.find_memory(memory_id)
+        entry = memory_id.rpartition("#")[2] if memory_id.startswith("entry:") else ""
+        if row is None and entry:
+            row = self.store.index.find_entry(entry)
         if row is None or row.kind == "fact" or not may_see(caller, row.scope):
             raise unknown_memory(memory_id)
+        if row.id != memory_id:
+            message = f'"{memory_id[:200]}" is in another file now: use "{row.id}"'
+            raise NotFound(message, currentId=row.id)
         return row
 
     def list_recent(self, caller: t.Caller, *, limit: int = 10) -> t.RecentMemories:
@@ -772,6 +778,11 @@ class Engine:
         after = self.store.index.file_stamps()
         skipped = self.store.reports.skipped
         problems = self.store.index.file_problems()
+        scopes = readable_scopes(caller, "")
+        if scopes is not None:
+            seen = self.store.index.paths(scopes)
+            after = {path: stamp for path, stamp in after.items() if path in seen}
+            skipped, problems = [], [one for one in problems if one[0] in seen]
         return t.IndexReport(
             ok=not self.store.is_stale,
             total=len(after),

@@ -133,7 +133,7 @@ def test_context_that_is_refused(
     engine: Engine, claude: t.Caller, given: dict[str, str], error: type[EngineError]
 ):
     with pytest.raises(error):
-        engine.get_context(claude, **given)
+        engine.get_context(claude, **given)  # type: ignore[arg-type]  # all texts
 
 
 def test_context_is_stale_while_files_wait(home: Home, claude: t.Caller):
@@ -330,14 +330,14 @@ def test_retrieve_by_predicate(engine: Engine, claude: t.Caller):
     save(engine, claude, "SQLite")
     save(engine, claude, "Go", predicate="language")
 
-    def objects(**given: str) -> list[str]:
-        answer = engine.retrieve_memory(claude, subject=" Fjord", **given)
+    def objects(predicate: str = "") -> list[str]:
+        answer = engine.retrieve_memory(claude, subject=" Fjord", predicate=predicate)
         assert answer.known
         return [fact.object for fact in answer.facts]
 
     assert objects() == ["Go", "SQLite"]
-    assert objects(predicate="database ") == ["SQLite"]
-    assert objects(predicate="owner") == []
+    assert objects("database ") == ["SQLite"]
+    assert objects("owner") == []
 
 
 def test_retrieve_an_unknown_subject(engine: Engine, claude: t.Caller):
@@ -374,7 +374,7 @@ def test_retrieve_that_is_refused(
     engine: Engine, claude: t.Caller, given: dict[str, str]
 ):
     with pytest.raises(Invalid):
-        engine.retrieve_memory(claude, **given)
+        engine.retrieve_memory(claude, **given)  # type: ignore[arg-type]  # all texts
 
 
 # --- read_memory
