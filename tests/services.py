@@ -32,7 +32,7 @@ def find_redis() -> str | None:
 def find_postgresql() -> str | None:
     """Return the folder of the newest server's programs: Debian keeps them off PATH."""
     if on_path := shutil.which("initdb"):
-        return str(Path(on_path).parent)
+        return str(Path(on_path).resolve().parent)
     installed = Path("/usr/lib/postgresql").glob("*/bin/initdb")
     newest = max(installed, key=lambda path: int(path.parts[-3]), default=None)
     return str(newest.parent) if newest else None
