@@ -14,8 +14,11 @@ TESTS = ("test_access.py", "test_accounts.py", "test_admin.py", "test_health.py"
 
 def test_accounts_and_access_hold_on_postgresql(postgresql):
     done = subprocess.run(
-        (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-        + tuple(str(HERE / name) for name in TESTS),
+        (
+            sys.executable,
+            *("-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *(str(HERE / name) for name in TESTS),
+        ),
         cwd=HERE.parents[1],
         env={**os.environ, "DATABASE_URL": postgresql},
         capture_output=True,
