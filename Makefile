@@ -8,8 +8,8 @@ PY := .venv/bin/python
 RUNTIME := requirements.txt constraints.txt
 DEV := requirements-dev.txt $(RUNTIME)
 
-# The deploy check looks at the settings of a server behind https.
-DEPLOYED := RENOR_PUBLIC_URL=https://renor.example RENOR_DATA=$$folder
+# The deploy check looks at the settings as they are behind a proxy with TLS.
+DEPLOYED := RENOR_PUBLIC_URL=https://renor.example RENOR_SMTP_URL=smtps://mail.renor.example
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
@@ -38,12 +38,17 @@ browser: setup-dev ## Run the journeys in the browser alone
 	@$(PY) -m pytest tests/browser $(ARGS)
 
 check: setup-dev ## Lint, types, import contracts, deploy check, migrations
-	@echo "format      "; $(PY) -m ruff format --check --quiet .
-	@echo "lint        "; $(PY) -m ruff check --quiet .
-	@echo "types       "; $(PY) -m mypy
-	@echo "imports     "; $(PY) -c 'from importlinter.cli import lint_imports_command as run; run()'
-	@echo "deploy check"; $(call with_folder,$(DEPLOYED) $(PY) manage.py check --deploy --fail-level WARNING)
-	@echo "migrations  "; $(call with_folder,RENOR_DATA=$$folder $(PY) manage.py makemigrations --check --dry-run)
+	@folder=`mktemp -d`; trap 'rm -rf "$$folder"' EXIT; export RENOR_DATA="$$folder"; \
+	failed=; \
+	step() { echo "check  | $$1"; shift; "$$@" || failed=1; }; \
+	step format $(PY) -m ruff format --check --quiet .; \
+	step lint $(PY) -m ruff check --quiet --output-format concise .; \
+	step types $(PY) -m mypy --no-error-summary; \
+	step imports $(PY) -c 'import importlinter.cli as cli; cli.lint_imports_command()' --no-logo; \
+	step migrations $(PY) manage.py makemigrations --check --dry-run -v 0; \
+	step "deploy check" env $(DEPLOYED) \
+	    $(PY) manage.py check --deploy --fail-level WARNING; \
+	test -z "$$failed"
 
 bench: setup-dev ## Print the figures of speed, and write them to bench.json
 	@$(PY) -m tests.bench $(ARGS)
@@ -88,9 +93,4 @@ if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
     version=`$(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'`; \
     echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python$$version-venv" >&2; exit 1; \
 fi
-endef
-
-# $(call with_folder,COMMAND): runs it with an empty data folder that goes away again.
-define with_folder
-folder=`mktemp -d`; trap 'rm -rf "$$folder"' EXIT; $(1)
 endef
