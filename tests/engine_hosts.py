@@ -34,13 +34,17 @@ class RunningHost:
     """One `python -m memories.host`, and a client of it."""
 
     def __init__(
-        self, data: Path, *, idle_seconds: float = 60.0, max_awake: int = 16
+        self,
+        data: Path,
+        *,
+        idle_seconds: float = 60.0,
+        max_awake: int = 16,
+        program: tuple[str, str] = ("-m", "memories.host"),
     ) -> None:
         self.data = data
         self.command = [
             sys.executable,
-            "-m",
-            "memories.host",
+            *program,
             f"--data={data}",
             f"--idle-seconds={idle_seconds}",
             f"--max-awake={max_awake}",
@@ -99,9 +103,15 @@ class RunningHost:
 
 @contextlib.contextmanager
 def running_host(
-    data: Path, *, idle_seconds: float = 60.0, max_awake: int = 16
+    data: Path,
+    *,
+    idle_seconds: float = 60.0,
+    max_awake: int = 16,
+    program: tuple[str, str] = ("-m", "memories.host"),
 ) -> Iterator[RunningHost]:
-    host = RunningHost(data, idle_seconds=idle_seconds, max_awake=max_awake)
+    host = RunningHost(
+        data, idle_seconds=idle_seconds, max_awake=max_awake, program=program
+    )
     try:
         yield host
     finally:

@@ -103,9 +103,11 @@ class Engines:
             self._start_or_make_room(workspace)
 
     def sleep(self, workspace: str) -> None:
+        """Let an engine end, unless it ends already or someone waits for its start."""
         engine = self.engines.get(workspace)
-        if engine is not None and engine.state != "ending":
-            self._put_to_sleep(engine)
+        if engine is None or engine.state == "ending" or workspace in self.waiters:
+            return
+        self._put_to_sleep(engine)
 
     def suspect_pid(self, workspace: str) -> int | None:
         """Return the pid of an engine that should be answering."""
