@@ -8,11 +8,13 @@ step is store.py's.
 from __future__ import annotations
 
 import difflib
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -36,7 +38,7 @@ from .answers import (
     unknown_memory,
 )
 from .errors import Busy, Conflict, EngineError, Invalid, NotFound, ReadOnly
-from .index import MemoryRow, ValueRow
+from .index import FAULTS, MemoryRow, ValueRow
 from .store import ATTEMPTS, Store, clock_now_ms, random_bits
 from .types import Event
 
@@ -51,6 +53,34 @@ CLOSEST_SUBJECTS = 5
 PROBLEMS_SHOWN = 100
 KNOWN_SUBJECTS = 50
 SLEEP_SCAN_SECONDS = 0.01
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _on_index(
+    operation: Callable[Concatenate[Engine, P], R],
+) -> Callable[Concatenate[Engine, P], R]:
+    """Let an operation that meets a broken index be done on one made anew.
+
+    Harmless for a save: where its words are safe already, the second try is a retry.
+    """
+
+    @functools.wraps(operation)
+    def run(self: Engine, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return operation(self, *args, **kwargs)
+        except FAULTS:
+            pass
+        try:
+            self.store.rebuild_index()
+            return operation(self, *args, **kwargs)
+        except FAULTS as fault:
+            message = "the index cannot be made anew: is the disk full?"
+            raise Busy(message) from fault
+
+    return run
 
 
 class Engine:
@@ -98,6 +128,7 @@ class Engine:
 
     # --- writing
 
+    @_on_index
     def remember(
         self,
         caller: t.Caller,
@@ -148,6 +179,7 @@ class Engine:
             cites=cites,
         )
 
+    @_on_index
     def save_memory(
         self,
         caller: t.Caller,
@@ -172,6 +204,7 @@ class Engine:
             cites=cites,
         )
 
+    @_on_index
     def remember_note(
         self,
         caller: t.Caller,
@@ -439,6 +472,7 @@ class Engine:
 
     # --- reading
 
+    @_on_index
     def get_context(
         self,
         caller: t.Caller,
@@ -534,6 +568,7 @@ class Engine:
             ),
         )
 
+    @_on_index
     def search_text(
         self, caller: t.Caller, *, query: str, scope: str = "", top_k: int = 10
     ) -> t.Hits:
@@ -582,6 +617,7 @@ class Engine:
         ]
         return rank(passages, [1], [1.0])
 
+    @_on_index
     def retrieve_memory(
         self,
         caller: t.Caller,
@@ -631,6 +667,7 @@ class Engine:
             :CLOSEST_SUBJECTS
         ]
 
+    @_on_index
     def read_memory(self, caller: t.Caller, *, id: str, offset: int = 0) -> t.Memory:
         """Return a memory's text from `offset`, in code points, and what is known."""
         rules.require_text("id", id, rules.OBJECT_CHARS)
@@ -697,6 +734,9 @@ class Engine:
     def _get_row(self, caller: t.Caller, memory_id: str) -> MemoryRow:
         """Return a note or an entry the caller may see. Raises: NotFound."""
         row = self.store.index.find_memory(memory_id)
+        if row is None and self.store.is_stale:
+            self.store.finish_scan()
+            row = self.store.index.find_memory(memory_id)
         entry = memory_id.rpartition("#")[2] if memory_id.startswith("entry:") else ""
         if row is None and entry:
             row = self.store.index.find_entry(entry)
@@ -707,6 +747,7 @@ class Engine:
             raise NotFound(message, currentId=row.id)
         return row
 
+    @_on_index
     def list_recent(self, caller: t.Caller, *, limit: int = 10) -> t.RecentMemories:
         """Return the newest memories, newest first."""
         self._look_at_ledger()
@@ -726,6 +767,7 @@ class Engine:
             ]
         )
 
+    @_on_index
     def memory_status(self, caller: t.Caller) -> t.Status:
         """Return counts of what the caller may see, and what the owner should know."""
         self._look_at_ledger()
@@ -768,6 +810,7 @@ class Engine:
         ]
         return problems[-PROBLEMS_SHOWN:]
 
+    @_on_index
     def index_memory(self, caller: t.Caller) -> t.IndexReport:
         """Take in every change of the files now, until the caller's deadline."""
         before = self.store.index.file_stamps()
@@ -799,6 +842,7 @@ class Engine:
             warning="index-unfinished" if self.store.is_stale else msgspec.UNSET,
         )
 
+    @_on_index
     def verify(self, caller: t.Caller) -> t.Verification:
         """Read the whole store again and compare it with the index."""
         self.index_memory(caller)
@@ -824,6 +868,7 @@ class Engine:
             problems=problems,
         )
 
+    @_on_index
     def find_written(self, caller: t.Caller, *, request_id: str) -> t.Written:
         """Say whether a request was written, from the store; its receipt if so."""
         if not request_id:

@@ -20,6 +20,7 @@ import apsw
 import msgspec
 
 from . import files, rules
+from .errors import Busy
 from .markdown import Chunk
 from .types import Event, MemoryKind
 
@@ -63,6 +64,21 @@ COPY_PROBLEM = "stands in another file too: here it is text"
 
 class IndexUnusable(Exception):
     """The index cannot be used: it is made anew from the store."""
+
+
+class IndexFull(Busy):
+    """The disk refuses the index room. What it holds still stands."""
+
+
+FAULTS = (apsw.Error, IndexUnusable)
+"""What a read of a broken index may raise."""
+
+_NO_ROOM = frozenset(
+    {
+        *(apsw.SQLITE_FULL, apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_FSYNC),
+        *(apsw.SQLITE_IOERR_TRUNCATE, apsw.SQLITE_IOERR_SHMSIZE),
+    }
+)
 
 
 class MemoryRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,11 +183,14 @@ class Index:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing. Raises: IndexUnusable when SQLite fails."""
+        """All or nothing. Raises: IndexUnusable when SQLite fails; IndexFull."""
         try:
             with self._db:
                 yield
         except apsw.Error as fault:
+            if getattr(fault, "extendedresult", 0) in _NO_ROOM:
+                message = "the disk has no room for the index: try again later"
+                raise IndexFull(message) from fault
             raise IndexUnusable(type(fault).__name__) from fault
 
     def check(self) -> list[str]:

@@ -21,7 +21,7 @@ import msgspec
 
 from . import files, markdown, page, rules
 from .errors import Busy, Corrupt, EngineError, Invalid
-from .index import COPY_PROBLEM, Index, IndexUnusable, MemoryRow
+from .index import COPY_PROBLEM, FAULTS, Index, IndexFull, IndexUnusable, MemoryRow
 from .ledger import LEDGER_NAME, Ledger, render_line
 from .notes import Notes, Skipped, StoreFile, sha256
 from .types import Event, Problem
@@ -32,6 +32,7 @@ FORMAT_VERSION = 1
 MARKER_NAME = "workspace.json"
 INDEX_NAME = "index.sqlite3"
 SLICE_SECONDS = 0.02
+FINISH_SECONDS = 10.0
 STALE_BUFFER_MS = 10 * 60 * 1000
 """An entry younger than this that vanishes was in an editor's older buffer."""
 
@@ -218,7 +219,7 @@ class Store:
     def keep_reports(self) -> None:
         """Let what the owner should know outlive this process."""
         if self.reports.is_changed:
-            with contextlib.suppress(IndexUnusable), self.index.transaction():
+            with contextlib.suppress(EngineError, *FAULTS), self.index.transaction():
                 self.index.set_meta("reports", self.reports.render())
             self.reports.is_changed = False
 
@@ -237,7 +238,7 @@ class Store:
         """Run a step; if the index fails under it, make the index anew and go on."""
         try:
             step()
-        except IndexUnusable:
+        except FAULTS:
             self.rebuild_index()
             step()
 
@@ -248,6 +249,7 @@ class Store:
             Path(f"{self.directory / INDEX_NAME}{suffix}").unlink(missing_ok=True)
         self.index = Index(self.directory / INDEX_NAME)
         self.ledger.stamp = None
+        self.reports.is_changed = True
         with self._step():
             self.sync_ledger()
         self._scan = None
@@ -398,13 +400,23 @@ class Store:
     def _try_index(self, step: Callable[[], None]) -> bool:
         """Index what is already safe; a failure only makes the index be rebuilt."""
         try:
-            with self.index.transaction():
+            with self._step():
                 step()
+        except IndexFull:
+            return False
         except IndexUnusable:
-            with contextlib.suppress(IndexUnusable, OSError):
-                self.rebuild_index()
+            self._try_rebuild()
             return False
         return True
+
+    def _try_rebuild(self) -> None:
+        """Make the index anew; where that fails, the next operation tries again."""
+        try:
+            self.rebuild_index()
+        except (*FAULTS, OSError, EngineError, files.Changed) as fault:
+            reason = type(fault).__name__
+            self.reports.add("index", f"the index cannot be made anew: {reason}")
+            self._scan, self._incomplete = None, True
 
     @staticmethod
     def _writing(step: Callable[[], Done]) -> Done:
@@ -477,16 +489,21 @@ class Store:
         if stamp is None:
             # Moved or deleted? What stands elsewhere must be known before what
             # stood here is put back or retired.
+            self.want_scan()
             self.finish_scan()
         else:
             self._read_now(path, raw)
         return True
 
-    def finish_scan(self) -> None:
-        """Look at every file now. Raises: files.DiskFailed."""
-        self.want_scan()
-        while self.work(1.0):
-            pass
+    def finish_scan(self, seconds: float = FINISH_SECONDS) -> None:
+        """Go on with a scan until all files are seen, or for `seconds`.
+
+        Raises: files.DiskFailed.
+        """
+        until = time.monotonic() + seconds
+        while self.work(max(until - time.monotonic(), 0)):
+            if time.monotonic() >= until:
+                return
 
     def _read_now(self, path: str, raw: bytes) -> None:
         """Bring the index to what one file holds now, whatever that is."""
@@ -531,7 +548,7 @@ class Store:
             with self._step():
                 self._run_slice(time.monotonic() + seconds)
         except IndexUnusable:
-            self.rebuild_index()
+            self._try_rebuild()
         except files.Changed:
             self._scan = self._scan_steps()
         except (OSError, EngineError) as fault:
@@ -581,6 +598,8 @@ class Store:
         try:
             with self._step():
                 step()
+        except IndexFull:
+            raise
         except (OSError, EngineError, files.Changed) as fault:
             reason = fault.strerror if isinstance(fault, OSError) else str(fault)
             self.reports.add("not-taken-in", reason or type(fault).__name__, path)
@@ -857,11 +876,11 @@ class Store:
 
         A disk that refuses is no harm: the page is made again later.
         """
-        newest = self.index.last_event()[0]
-        if newest == self.index.get_meta("page"):
-            return
         path = self.notes.locate(page.PAGE_NAME.encode())
-        with contextlib.suppress(OSError, IndexUnusable):
+        with contextlib.suppress(OSError, EngineError, *FAULTS):
+            newest = self.index.last_event()[0]
+            if newest == self.index.get_meta("page"):
+                return
             if not os.path.lexists(path) or page.is_page(files.read(path)[0]):
                 values = self.index.newest_values(None, -1)
                 self.disk.replace(path, page.render(values))
