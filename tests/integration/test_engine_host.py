@@ -221,7 +221,7 @@ def test_no_call_fails_because_an_engine_falls_asleep(host: RunningHost):
 
     sleeper = threading.Thread(target=send_to_sleep)
     sleeper.start()
-    pids = set()
+    pids: set[int] = set()
     try:
         while len(pids) < 10:
             host.ask(workspace)
