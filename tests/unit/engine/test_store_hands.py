@@ -777,7 +777,8 @@ def test_note_that_grows_too_large_is_forgotten(home: Home, engine: Engine):
 
 
 def test_twins_in_two_forms_of_unicode(home: Home, claude: t.Caller):
-    composed, apart = (unicodedata.normalize(form, "é.md") for form in ("NFC", "NFD"))
+    composed = unicodedata.normalize("NFC", "é.md")
+    apart = unicodedata.normalize("NFD", "é.md")
     home.write(composed, "composed zebra")
     home.write(apart, "apart zebra")
 

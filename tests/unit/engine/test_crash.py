@@ -1,0 +1,527 @@
+"""The n-th call of the disk fails, tears or is the last: nothing acknowledged is lost.
+
+After each n: every acknowledged write is readable, an unacknowledged one is whole or
+absent, the store verifies clean and an index made anew equals the kept one. n grows
+until the operation gets through untouched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from memories.engine import files
+from memories.engine import types as t
+from memories.engine.engine import Engine
+from memories.engine.errors import EngineError, NotFound
+from memories.engine.store import create_workspace
+from tests.unit.engine.homes import (
+    FakeClock,
+    Home,
+    make_caller,
+    require_rebuilt_equal,
+    scan,
+)
+
+DAY = "2026-11-30"
+
+
+class PowerLost(BaseException):
+    """Nothing of this process happens any more."""
+
+
+class FaultyDisk(files.Disk):
+    """Counts the disk's calls; a subclass decides what the n-th does."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.count = 0
+        self.has_struck = False
+
+    def strikes(self, call: Callable[[], object]) -> None:
+        """Do what a call does when its turn comes; the call itself is `call`."""
+        raise NotImplementedError
+
+    def _turn(self, call: Callable[[], object]) -> None:
+        self.count += 1
+        if self.is_due():
+            self.has_struck = True
+            self.strikes(call)
+
+    def is_due(self) -> bool:
+        return self.count == self.number
+
+    def _open(self, path: Path, flags: int) -> int:
+        self._turn(lambda: os.close(files.Disk._open(self, path, flags)))
+        return super()._open(path, flags)
+
+    def _write(self, descriptor: int, data: bytes) -> int:
+        self._turn(lambda: files.Disk._write(self, descriptor, data))
+        return super()._write(descriptor, data)
+
+    def _flush_data(self, descriptor: int) -> None:
+        self._turn(lambda: files.Disk._flush_data(self, descriptor))
+        super()._flush_data(descriptor)
+
+    def _flush(self, descriptor: int) -> None:
+        self._turn(lambda: files.Disk._flush(self, descriptor))
+        super()._flush(descriptor)
+
+    def _rename(self, source: Path, target: Path) -> None:
+        self._turn(lambda: files.Disk._rename(self, source, target))
+        super()._rename(source, target)
+
+    def _truncate(self, descriptor: int, size: int) -> None:
+        self._turn(lambda: files.Disk._truncate(self, descriptor, size))
+        super()._truncate(descriptor, size)
+
+    def _unlink(self, path: Path) -> None:
+        self._turn(lambda: files.Disk._unlink(self, path))
+        super()._unlink(path)
+
+    def _mkdir(self, path: Path) -> None:
+        self._turn(lambda: files.Disk._mkdir(self, path))
+        super()._mkdir(path)
+
+
+class FailsOnce(FaultyDisk):
+    """The n-th call is refused; the rest works."""
+
+    def strikes(self, call: Callable[[], object]) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+class FailsFromThere(FailsOnce):
+    """From the n-th call on all is refused: a disk that has gone read-only."""
+
+    def is_due(self) -> bool:
+        return self.count >= self.number
+
+
+class FillsUp(FailsOnce):
+    """From the n-th call on a write takes a part, then none: a full disk."""
+
+    def _turn(self, call: Callable[[], object]) -> None:
+        """Only writes need room."""
+
+    def _write(self, descriptor: int, data: bytes) -> int:
+        self.count += 1
+        if self.count < self.number:
+            return files.Disk._write(self, descriptor, data)
+        if self.count == self.number:
+            self.has_struck = True
+            return files.Disk._write(self, descriptor, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class LosesPowerBefore(FaultyDisk):
+    """The process ends before the n-th call."""
+
+    def is_due(self) -> bool:
+        return self.count >= self.number
+
+    def strikes(self, call: Callable[[], object]) -> None:
+        raise PowerLost
+
+
+class LosesPowerAfter(LosesPowerBefore):
+    """The process ends when the n-th call is done: nobody hears of its success."""
+
+    def strikes(self, call: Callable[[], object]) -> None:
+        if self.count == self.number:
+            call()
+        raise PowerLost
+
+
+class ForgetsUnflushed(LosesPowerAfter):
+    """Power is lost after the n-th call, and with it all that was not flushed.
+
+    What a rename or a new name did before its folder was flushed is undone, and a
+    file goes back to what it was at its last flush.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self._flushed: dict[Path, bytes | None] = {}
+
+    def _touch(self, path: Path) -> None:
+        if path not in self._flushed:
+            self._flushed[path] = path.read_bytes() if path.exists() else None
+
+    def _open(self, path: Path, flags: int) -> int:
+        self._touch(path)
+        return super()._open(path, flags)
+
+    def _rename(self, source: Path, target: Path) -> None:
+        self._touch(target)
+        super()._rename(source, target)
+
+    def _unlink(self, path: Path) -> None:
+        self._touch(path)
+        super()._unlink(path)
+
+    def _flush_data(self, descriptor: int) -> None:
+        super()._flush_data(descriptor)
+        self._settle(descriptor)
+
+    def _flush(self, descriptor: int) -> None:
+        super()._flush(descriptor)
+        self._settle(descriptor)
+
+    def _settle(self, descriptor: int) -> None:
+        """What a descriptor shows is on the disk now; a folder's are its names."""
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.is_dir():
+            for known in [p for p in self._flushed if p.parent == path]:
+                del self._flushed[known]
+        elif self._flushed.get(path) is not None:
+            del self._flushed[path]
+
+    def lose(self) -> None:
+        for path, data in self._flushed.items():
+            if data is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.write_bytes(data)
+
+
+FAULTS: list[type[FaultyDisk]] = [
+    *(FailsOnce, FailsFromThere, FillsUp),
+    *(LosesPowerBefore, LosesPowerAfter, ForgetsUnflushed),
+]
+
+
+# --- the operations under fault
+
+
+def append_to_ledger(engine: Engine) -> t.Receipt:
+    return engine.save_memory(
+        make_caller(), subject="Fjord", predicate="database", object="SQLite"
+    )
+
+
+def append_to_day(engine: Engine) -> t.Receipt:
+    return engine.remember(make_caller(), statement="acknowledged words")
+
+
+def append_both(engine: Engine) -> t.Receipt:
+    append_to_day(engine)
+    return append_to_ledger(engine)
+
+
+def append_after_stale_buffer(engine: Engine) -> t.Receipt:
+    """A first entry is fresh and gone, an older one too: put back, retired, added."""
+    path = engine.store.directory / "store" / f"{DAY}.md"
+    path.with_name(".swp").write_bytes(b"# by hand\n")
+    path.with_name(".swp").rename(path)
+    return append_to_day(engine)
+
+
+OPERATIONS = [append_both, append_after_stale_buffer]
+
+
+def prepare(home: Home, *, is_new: bool) -> dict[str, str]:
+    """Fill a workspace; return the text of each acknowledged memory by id."""
+    if is_new:
+        return {}
+    engine = home.open()
+    home.clock.move(minutes=-20)
+    old = engine.remember(make_caller(), statement="old words")
+    home.clock.move(minutes=20)
+    fresh = engine.remember(make_caller(), statement="fresh words")
+    fact = engine.save_memory(
+        make_caller(), subject="Fjord", predicate="database", object="PostgreSQL"
+    )
+    home.close()
+    return {
+        old.id: "old words",
+        fresh.id: "fresh words",
+        fact.id: "Fjord database: PostgreSQL",
+    }
+
+
+@contextlib.contextmanager
+def struck(home: Home, disk: FaultyDisk) -> Iterator[Engine | None]:
+    """Open an engine on a disk that fails; whatever ends it, it is gone after."""
+    engine = None
+    with contextlib.suppress(PowerLost, files.DiskFailed, EngineError, OSError):
+        engine = home.open(disk)
+    with contextlib.suppress(PowerLost, files.DiskFailed):
+        yield engine
+
+
+def require_sound(
+    home: Home, acknowledged: dict[str, str], *, may_be_retired: bool
+) -> Engine:
+    """Open the workspace on a sound disk and check every promise."""
+    caller = make_caller()
+    engine = home.open()
+    scan(engine)
+    gone = []
+    for memory_id, text in acknowledged.items():
+        try:
+            assert engine.read_memory(caller, id=memory_id).text == text
+        except NotFound:
+            gone.append(text)
+    assert gone == (["old words"] if may_be_retired and gone else [])
+    if gone:
+        assert engine.memory_status(caller).retired == 1
+        kept = (home.directory / "retired").iterdir()
+        assert any(b"\nold words\n" in path.read_bytes() for path in kept)
+    texts = [
+        engine.read_memory(caller, id=memory.id).text
+        for memory in engine.list_recent(caller, limit=50).memories
+        if memory.kind == "entry"
+    ]
+    assert set(texts) <= {"old words", "fresh words", "acknowledged words"}
+    assert len(texts) == len(set(texts))
+    said = engine.store.reports.happened
+    problems = [p for p in engine.verify(caller).problems if p not in said]
+    assert problems == []
+    assert {p.code for p in said} <= {
+        *("torn-end", "entries-put-back", "entry-retired", "scan-stopped"),
+        *("not-taken-in", "retire", "index"),
+    }
+    require_rebuilt_equal(home, engine)
+    return engine
+
+
+def run_until_through(
+    make_home: Callable[[], Home],
+    make_disk: Callable[[int], FaultyDisk],
+    operation: Callable[[Engine], t.Receipt],
+    *,
+    is_new: bool,
+) -> int:
+    """Let n grow until the operation is done without a fault. Returns that n."""
+    for number in range(1, 200):
+        home = make_home()
+        acknowledged = prepare(home, is_new=is_new)
+        disk = make_disk(number)
+        written = None
+        with struck(home, disk) as engine:
+            if engine is not None:
+                with contextlib.suppress(EngineError):
+                    written = operation(engine)
+        if isinstance(disk, ForgetsUnflushed) and disk.has_struck:
+            disk.lose()
+        if written:
+            is_fact = written.id.startswith("fact:")
+            text = "Fjord database: SQLite" if is_fact else "acknowledged words"
+            acknowledged[written.id] = text
+        engine = require_sound(
+            *(home, acknowledged),
+            may_be_retired=operation is append_after_stale_buffer,
+        )
+        again = operation(engine)
+        if written:
+            assert again.id == written.id
+        home.close()
+        if not disk.has_struck:
+            assert written is not None
+            return number
+    raise AssertionError("the operation never got through")
+
+
+@pytest.fixture
+def make_home(tmp_path: Path) -> Callable[[], Home]:
+    numbers = iter(range(1_000))
+    return lambda: Home(tmp_path / str(next(numbers)) / "workspace", FakeClock())
+
+
+@pytest.mark.parametrize("operation", [append_to_ledger, append_to_day])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_first_write_of_a_workspace_under_fault(
+    make_home: Callable[[], Home],
+    fault: type[FaultyDisk],
+    operation: Callable[[Engine], t.Receipt],
+):
+    through = run_until_through(make_home, fault, operation, is_new=True)
+
+    assert through > 1
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_write_under_fault(
+    make_home: Callable[[], Home],
+    fault: type[FaultyDisk],
+    operation: Callable[[Engine], t.Receipt],
+):
+    through = run_until_through(make_home, fault, operation, is_new=False)
+
+    assert through > 1
+
+
+class TearsWrite(LosesPowerBefore):
+    """Power is lost in the n-th write, after `size` of its bytes."""
+
+    def __init__(self, number: int, size: int) -> None:
+        super().__init__(number)
+        self.size = size
+        self.length = 0
+
+    def _turn(self, call: Callable[[], object]) -> None:
+        if self.has_struck:
+            raise PowerLost
+
+    def _write(self, descriptor: int, data: bytes) -> int:
+        self.count += 1
+        if self.count < self.number:
+            return os.write(descriptor, data)
+        self.has_struck, self.length = True, len(data)
+        os.write(descriptor, data[: self.size])
+        raise PowerLost
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("operation", [append_to_ledger, append_to_day])
+def test_write_torn_at_many_bytes(
+    make_home: Callable[[], Home],
+    operation: Callable[[Engine], t.Receipt],
+    is_new: bool,
+):
+    size, length = 0, 1
+    while size <= length:
+        home = make_home()
+        acknowledged = prepare(home, is_new=is_new)
+        disk = TearsWrite(1, size)
+        with struck(home, disk) as engine:
+            assert engine is not None
+            operation(engine)
+        assert disk.has_struck
+        length = disk.length
+
+        engine = require_sound(home, acknowledged, may_be_retired=False)
+
+        assert operation(engine).action in ("store", "supersede", "nochange")
+        require_rebuilt_equal(home, engine)
+        home.close()
+        size += 23
+
+
+@pytest.mark.parametrize("size", range(0, 260, 50))
+def test_write_torn_while_a_large_store_is_scanned(
+    make_home: Callable[[], Home], size: int
+):
+    """The torn file is met long after the first answer."""
+    home = make_home()
+    acknowledged = prepare(home, is_new=False)
+    disk = TearsWrite(1, size)
+    with struck(home, disk) as engine:
+        assert engine is not None
+        append_to_day(engine)
+    home.delete_index()
+    os.utime(home.store / f"{DAY}.md", (1, 1))
+    for number in range(220):
+        home.write(f"{number}.md", "")
+
+    home.open(scan_seconds=0)
+
+    require_sound(home, acknowledged, may_be_retired=False)
+
+
+@pytest.mark.parametrize("fault", [FailsOnce, FailsFromThere, FillsUp])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_engine_goes_on_after_a_fault(
+    make_home: Callable[[], Home],
+    fault: type[FaultyDisk],
+    operation: Callable[[Engine], t.Receipt],
+):
+    """Not all faults end the engine: what it says afterwards holds as well."""
+    for number in range(1, 200):
+        home = make_home()
+        acknowledged = prepare(home, is_new=False)
+        disk = fault(number)
+        with struck(home, disk) as engine:
+            if engine is not None:
+                with contextlib.suppress(EngineError):
+                    operation(engine)
+                disk.number = 1_000_000
+                scan(engine)
+                written = operation(engine)
+                engine.look_again()
+                scan(engine)
+                text = engine.read_memory(make_caller(), id=written.id).text
+                acknowledged[written.id] = text
+                require_rebuilt_equal(home, engine)
+        require_sound(
+            *(home, acknowledged),
+            may_be_retired=operation is append_after_stale_buffer,
+        )
+        home.close()
+        if not disk.has_struck:
+            return
+    raise AssertionError("the operation never got through")
+
+
+@pytest.mark.parametrize("fault", [FailsOnce, LosesPowerBefore, ForgetsUnflushed])
+def test_workspace_made_under_fault(tmp_path: Path, fault: type[FaultyDisk]):
+    for number in range(1, 100):
+        directory = tmp_path / str(number)
+        disk = fault(number)
+        is_made = False
+        with contextlib.suppress(OSError, PowerLost, files.DiskFailed):
+            create_workspace(directory, "id", disk)
+            is_made = True
+        if isinstance(disk, ForgetsUnflushed) and disk.has_struck:
+            disk.lose()
+
+        if is_made:
+            Engine(directory).close()
+        create_workspace(directory, "id")
+        Engine(directory).close()
+
+        if not disk.has_struck:
+            return
+    raise AssertionError("the workspace was never made")
+
+
+def test_shared_flush_that_fails_acknowledges_nothing(
+    make_home: Callable[[], Home],
+):
+    home = make_home()
+    acknowledged = prepare(home, is_new=False)
+    disk = FailsFromThere(1_000)
+    engine = home.open(disk)
+
+    def write_together() -> None:
+        with engine.sharing_flushes():
+            append_to_day(engine)
+            append_to_ledger(engine)
+            disk.number = disk.count + 1
+
+    with pytest.raises(files.DiskFailed):
+        write_together()
+
+    require_sound(home, acknowledged, may_be_retired=False)
+
+
+def test_shared_flush_flushes_each_file_once(make_home: Callable[[], Home]):
+    class CountsFlushes(files.Disk):
+        flushes = 0
+
+        def _flush_data(self, descriptor: int) -> None:
+            self.flushes += 1
+            super()._flush_data(descriptor)
+
+    home = make_home()
+    disk = CountsFlushes()
+    engine = home.open(disk)
+
+    with engine.sharing_flushes():
+        receipts = [
+            engine.remember(make_caller(), statement=f"words {n}") for n in range(5)
+        ]
+        append_to_ledger(engine)
+        before = disk.flushes
+
+    assert (before, disk.flushes) == (0, 2)
+    for number, receipt in enumerate(receipts):
+        memory = engine.read_memory(make_caller(), id=receipt.id)
+        assert memory.text == f"words {number}"
