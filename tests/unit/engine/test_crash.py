@@ -141,28 +141,33 @@ class LosesPowerAfter(LosesPowerBefore):
 class ForgetsUnflushed(LosesPowerAfter):
     """Power is lost after the n-th call, and with it all that was not flushed.
 
-    What a rename or a new name did before its folder was flushed is undone, and a
-    file goes back to what it was at its last flush.
+    A file goes back to its bytes at its last flush; what a rename or a new file did
+    to a name before its folder was flushed is undone.
     """
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self._flushed: dict[Path, bytes | None] = {}
+        self._data: dict[Path, bytes] = {}
+        self._names: dict[Path, bytes | None] = {}
 
-    def _touch(self, path: Path) -> None:
-        if path not in self._flushed:
-            self._flushed[path] = path.read_bytes() if path.exists() else None
+    def _touch_name(self, path: Path) -> None:
+        if path not in self._names:
+            self._names[path] = path.read_bytes() if path.exists() else None
 
     def _open(self, path: Path, flags: int) -> int:
-        self._touch(path)
+        if not path.exists():
+            self._touch_name(path)
+        if path not in self._data:
+            self._data[path] = path.read_bytes() if path.exists() else b""
         return super()._open(path, flags)
 
     def _rename(self, source: Path, target: Path) -> None:
-        self._touch(target)
+        self._touch_name(target)
         super()._rename(source, target)
+        self._data[target] = self._data.pop(source)
 
     def _unlink(self, path: Path) -> None:
-        self._touch(path)
+        self._touch_name(path)
         super()._unlink(path)
 
     def _flush_data(self, descriptor: int) -> None:
@@ -177,17 +182,20 @@ class ForgetsUnflushed(LosesPowerAfter):
         """What a descriptor shows is on the disk now; a folder's are its names."""
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         if path.is_dir():
-            for known in [p for p in self._flushed if p.parent == path]:
-                del self._flushed[known]
-        elif self._flushed.get(path) is not None:
-            del self._flushed[path]
+            for known in [name for name in self._names if name.parent == path]:
+                del self._names[known]
+        elif path in self._data:
+            self._data[path] = path.read_bytes()
 
     def lose(self) -> None:
-        for path, data in self._flushed.items():
-            if data is None:
+        for path, data in self._data.items():
+            if path.exists():
+                path.write_bytes(data)
+        for path, before in self._names.items():
+            if before is None:
                 path.unlink(missing_ok=True)
             else:
-                path.write_bytes(data)
+                path.write_bytes(before)
 
 
 FAULTS: list[type[FaultyDisk]] = [

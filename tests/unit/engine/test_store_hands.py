@@ -422,6 +422,73 @@ def test_entry_removed_by_hand_while_another_program_extends_the_ledger(
     assert codes(engine) == ["entry-retired"]
 
 
+class Meddler(files.Disk):
+    """Lets another hand save its buffer over a file right after a flush."""
+
+    def __init__(self, home: Home, times: int) -> None:
+        self._home = home
+        self._times = times
+        self.buffer = b""
+
+    def _flush_data(self, descriptor: int) -> None:
+        super()._flush_data(descriptor)
+        if self._times:
+            self._times -= 1
+            path = Path(f"/proc/self/fd/{descriptor}").readlink()
+            self._home.swap(path.name, self.buffer)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_day_file_replaced_between_a_flush_and_its_receipt(
+    home: Home, engine: Engine, claude: t.Caller, times: int
+):
+    first = engine.remember(claude, statement="first words")
+    disk = Meddler(home, times)
+    disk.buffer = (home.store / TODAY).read_bytes() + b"\nby hand\n"
+    engine = home.open(disk)
+
+    second = engine.remember(claude, statement="second words")
+
+    data = (home.store / TODAY).read_bytes()
+    assert [data.count(f"{n} words".encode()) for n in ("first", "second")] == [1, 1]
+    assert second.id.encode().rpartition(b"#")[2] in data
+    assert entries(home) == [first.id, second.id]
+    require_rebuilt_equal(home, engine)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_ledger_replaced_between_a_flush_and_its_receipt(
+    home: Home, engine: Engine, claude: t.Caller, times: int
+):
+    save(engine, claude, "PostgreSQL")
+    disk = Meddler(home, times)
+    disk.buffer = (home.store / LEDGER).read_bytes()
+    engine = home.open(disk)
+
+    second = save(engine, claude, "SQLite")
+
+    data = (home.store / LEDGER).read_bytes()
+    assert data.count(second.event_id.encode()) == 1
+    facts = engine.retrieve_memory(claude, subject="Fjord").facts
+    assert [fact.id for fact in facts] == [second.id]
+    require_rebuilt_equal(home, engine)
+
+
+def test_file_that_is_replaced_without_end_is_refused_in_the_end(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    engine.remember(claude, statement="first words")
+    save(engine, claude, "PostgreSQL")
+    disk = Meddler(home, 1_000)
+    disk.buffer = (home.store / LEDGER).read_bytes()
+    engine = home.open(disk)
+    with pytest.raises(Busy):
+        save(engine, claude, "SQLite")
+    disk.buffer = (home.store / TODAY).read_bytes()
+    with pytest.raises(Busy):
+        engine.remember(claude, statement="second words")
+
+
 # --- the ledger
 
 
