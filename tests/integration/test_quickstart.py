@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import stat
+import subprocess
 
-from tests.serving import find_free_port, serving
+import pytest
+
+from tests.serving import ROOT, find_free_port, serving
 
 
 def test_first_start_ends_with_all_that_is_needed_to_come_in(short_folder):
@@ -70,3 +75,24 @@ def test_second_start_keeps_memories_and_shows_no_secret(short_folder):
         assert "Bearer" not in renor.output
         assert "changepassword owner@localhost" in renor.output
         assert renor.output.endswith("manage.py connect_agent owner@localhost NAME\n")
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="the README's lines use curl")
+def test_lines_of_the_readme_save_and_find_the_first_memory(short_folder):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"```\n(call\(\).*?)```", readme, re.DOTALL)
+
+    with serving(short_folder) as renor:
+        lines = lines.replace("http://127.0.0.1:8000", renor.url)
+        done = subprocess.run(
+            ("/bin/sh", "-ec", lines.replace("renor_...", renor.token)),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+
+    saved, found = done.stdout.split('{"jsonrpc"')[1:]
+    assert '"action":"store"' in saved
+    assert "Fjord uses SQLite as its database." in found
+    assert '"relevant":true' in found
