@@ -12,7 +12,8 @@ import msgspec
 from . import recall, rules
 from . import types as t
 from .errors import Invalid, NotFound
-from .index import MemoryRow, Passage, ValueRow
+from .facts import ValueRow
+from .passages import MemoryRow, Passage
 from .types import Event
 
 NAMES_SHOWN = 50

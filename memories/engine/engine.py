@@ -38,7 +38,9 @@ from .answers import (
     unknown_memory,
 )
 from .errors import Busy, Conflict, EngineError, Invalid, NotFound, ReadOnly
-from .index import FAULTS, MemoryRow, ValueRow
+from .facts import ValueRow
+from .index import FAULTS
+from .passages import MemoryRow
 from .store import ATTEMPTS, Store, clock_now_ms, random_bits
 from .types import Event
 
@@ -51,6 +53,7 @@ PASSAGES = 120
 TOP_K_MOST = 50
 CLOSEST_SUBJECTS = 5
 PROBLEMS_SHOWN = 100
+NONE = (0, 0)
 KNOWN_SUBJECTS = 50
 SLEEP_SCAN_SECONDS = 0.01
 
@@ -300,7 +303,7 @@ class Engine:
     ) -> MemoryRow | None:
         """Return the live entry of the last minute that is the same save."""
         since = self.store.now_ms() - RETRY_MS
-        for row in self.store.index.recent_entries(text, since):
+        for row in self.store.index.passages.recent_entries(text, since):
             if row.edited or not self._stands(row):
                 continue
             said = msgspec.json.decode(row.marker, type=markdown.Marker)
@@ -324,7 +327,7 @@ class Engine:
         """Whether an entry stands in its file as it was saved."""
         if not self.store.look_at(row.path):
             return True
-        found = self.store.index.find_memory(row.id)
+        found = self.store.index.passages.find_memory(row.id)
         return found is not None and found.text == row.text
 
     def _save_fact(
@@ -373,7 +376,7 @@ class Engine:
 
     def _decide_fact(self, wanted: Event) -> t.Receipt:
         """Store, supersede, or leave as it is: from the values as they stand now."""
-        current = self.store.index.current_value(
+        current = self.store.index.facts.current_value(
             wanted.subject, wanted.predicate, wanted.scope
         )
         same = current and is_same_object(current, wanted)
@@ -405,7 +408,7 @@ class Engine:
 
     def _find_exact_repeat(self, current: ValueRow, wanted: Event) -> Event | None:
         """Return the kept line that a save would repeat word for word."""
-        for line in self.store.index.lines_of(current.id):
+        for line in self.store.index.facts.lines_of(current.id):
             same_writer = (
                 line.writer_id,
                 line.writer if not line.writer_id else "",
@@ -446,7 +449,7 @@ class Engine:
                 "saving the new value under the same subject, predicate and scope"
             )
             raise Invalid(message)
-        retired = self.store.index.find_hand_retirement(memory_id)
+        retired = self.store.index.facts.find_hand_retirement(memory_id)
         if retired and may_see(caller, retired.scope):
             message = f"{memory_id} is retired: restore it first, or save without it"
             raise Conflict(message)
@@ -466,8 +469,8 @@ class Engine:
         return named, warnings
 
     def _is_known(self, caller: t.Caller, memory_id: str) -> bool:
-        value = self.store.index.find_value(memory_id)
-        found = value or self.store.index.find_memory(memory_id)
+        value = self.store.index.facts.find_value(memory_id)
+        found = value or self.store.index.passages.find_memory(memory_id)
         return found is not None and may_see(caller, found.scope)
 
     # --- reading
@@ -489,7 +492,7 @@ class Engine:
         scopes = readable_scopes(caller, scope)
         self._look_at_ledger()
         if not query.strip():
-            values = self.store.index.newest_values(scopes, FACTS_WITHOUT_QUERY)
+            values = self.store.index.facts.newest_values(scopes, FACTS_WITHOUT_QUERY)
             facts = [fact_of(value) for value in values]
             return self._context(facts, [], "facts", scopes, max_tokens)
         search = self._search(query, scopes)
@@ -528,14 +531,18 @@ class Engine:
 
     def _relevance(self, relevant: bool, scopes: Sequence[str] | None) -> t.Relevance:
         is_whole = not self.store.is_stale
-        if not relevant and is_whole and not self.store.index.newest(scopes, 1):
+        if (
+            not relevant
+            and is_whole
+            and not self.store.index.passages.newest(scopes, 1)
+        ):
             return t.Relevance(relevant=False, reason="empty")
         return t.Relevance(relevant=relevant)
 
     def _matching_facts(self, search: Search) -> list[t.Fact]:
         facts = []
         for found in search.facts[:FACTS_WITH_QUERY]:
-            value = self.store.index.find_value(found.passage.memory.id)
+            value = self.store.index.facts.find_value(found.passage.memory.id)
             if value:
                 facts.append(fact_of(value))
         return facts
@@ -544,25 +551,31 @@ class Engine:
         """Find facts and memories that hold words of a query, best first."""
         index = self.store.index
         words = recall.query_words(query, rules.fold_search)
-        stems = {word: found for word in words if (found := index.stems(word))}
-        each = index.frequencies({stem for found in stems.values() for stem in found})
+        stems = {word: found for word in words if (found := index.passages.stems(word))}
+        each = index.passages.frequencies(
+            {stem for found in stems.values() for stem in found}
+        )
         frequency = {
             word: min(each.get(stem, 0) for stem in found)
             for word, found in stems.items()
         }
-        passages = index.passage_count()
+        passages = index.passages.passage_count()
         terms = recall.choose_terms(list(stems), frequency, passages)
         weights = recall.term_weights(terms, frequency, passages)
         present = [term for term in terms if frequency[term]]
         held_as = [1 << terms.index(term) for term in present]
         return Search(
             memories=rank(
-                index.search(present, scopes=scopes, facts=False, limit=PASSAGES),
+                index.passages.search(
+                    present, scopes=scopes, facts=False, limit=PASSAGES
+                ),
                 held_as,
                 weights,
             ),
             facts=rank(
-                index.search(present, scopes=scopes, facts=True, limit=PASSAGES),
+                index.passages.search(
+                    present, scopes=scopes, facts=True, limit=PASSAGES
+                ),
                 held_as,
                 weights,
             ),
@@ -604,13 +617,13 @@ class Engine:
         folded; the index is asked for its stems and the text has the last word.
         """
         index = self.store.index
-        if not index.stems(query):
+        if not index.passages.stems(query):
             return []
         wanted = rules.fold_name(rules.fold_search(query))
         passages = [
             passage
             for is_fact in (True, False)
-            for passage in index.search(
+            for passage in index.passages.search(
                 [query], scopes=scopes, facts=is_fact, limit=PASSAGES
             )
             if wanted in rules.fold_name(rules.fold_search(passage.text))
@@ -632,13 +645,13 @@ class Engine:
         scopes = readable_scopes(caller, scope)
         self._look_at_ledger()
         if not subject.strip():
-            known = self.store.index.subjects(scopes, KNOWN_SUBJECTS)
+            known = self.store.index.facts.subjects(scopes, KNOWN_SUBJECTS)
             message = "subject is empty: name one of the known subjects"
             raise Invalid(message, knownSubjects=known)
         rules.require_text("subject", subject, rules.NAME_CHARS)
         rules.require_text("predicate", predicate, rules.NAME_CHARS, blank=True)
         at_ms = rules.parse_moment("as_of", as_of) if as_of else self.store.now_ms()
-        values = self.store.index.values_of(subject, "", scopes)
+        values = self.store.index.facts.values_of(subject, "", scopes)
         wanted = rules.fold_name(predicate)
         chosen = [
             value
@@ -658,7 +671,7 @@ class Engine:
     def _closest_subjects(
         self, subject: str, scopes: Sequence[str] | None
     ) -> list[str]:
-        known = self.store.index.subjects(scopes, 2_000)
+        known = self.store.index.facts.subjects(scopes, 2_000)
         folded = {rules.fold_search(name): name for name in reversed(known)}
         wanted = rules.fold_search(subject)
         near = difflib.get_close_matches(wanted, folded, n=CLOSEST_SUBJECTS, cutoff=0.6)
@@ -703,7 +716,7 @@ class Engine:
         return markdown.decode_note(data)[0]
 
     def _read_fact(self, caller: t.Caller, memory_id: str, offset: int) -> t.Memory:
-        value = self.store.index.find_value(memory_id)
+        value = self.store.index.facts.find_value(memory_id)
         if value is None or not may_see(caller, value.scope):
             raise unknown_memory(memory_id)
         row = MemoryRow(
@@ -733,13 +746,13 @@ class Engine:
 
     def _get_row(self, caller: t.Caller, memory_id: str) -> MemoryRow:
         """Return a note or an entry the caller may see. Raises: NotFound."""
-        row = self.store.index.find_memory(memory_id)
+        row = self.store.index.passages.find_memory(memory_id)
         if row is None and self.store.is_stale:
             self.store.finish_scan()
-            row = self.store.index.find_memory(memory_id)
+            row = self.store.index.passages.find_memory(memory_id)
         entry = memory_id.rpartition("#")[2] if memory_id.startswith("entry:") else ""
         if row is None and entry:
-            row = self.store.index.find_entry(entry)
+            row = self.store.index.passages.find_entry(entry)
         if row is None or row.kind == "fact" or not may_see(caller, row.scope):
             raise unknown_memory(memory_id)
         if row.id != memory_id:
@@ -751,7 +764,7 @@ class Engine:
     def list_recent(self, caller: t.Caller, *, limit: int = 10) -> t.RecentMemories:
         """Return the newest memories, newest first."""
         self._look_at_ledger()
-        rows = self.store.index.newest(readable_scopes(caller, ""), limit)
+        rows = self.store.index.passages.newest(readable_scopes(caller, ""), limit)
         return t.RecentMemories(
             memories=[
                 t.RecentMemory(
@@ -773,21 +786,23 @@ class Engine:
         self._look_at_ledger()
         index = self.store.index
         scopes = readable_scopes(caller, "")
-        counts = index.counts(scopes)
+        kinds = index.passages.count_kinds(scopes)
+        values, retired = index.facts.count_values(scopes)
         return t.Status(
-            notes=counts["note"],
-            entries=counts["entry"],
-            chunks=counts["chunks"],
-            entities=counts["things"],
-            facts=counts["values"],
+            notes=kinds.get("note", NONE)[0],
+            entries=kinds.get("entry", NONE)[0],
+            chunks=index.passages.count_chunks(scopes),
+            entities=index.facts.count_subjects(scopes),
+            facts=values,
             relations=0,
-            retired=counts["retired"] + index.retired_entries(scopes),
+            retired=retired + index.facts.retired_entries(scopes),
             semantic=False,
             embedding_dims=0,
             chunks_without_vectors=0,
             embedding_rebuild=0,
             storage=t.Storage(
-                used_bytes=counts["bytes"], limit_bytes=caller.limit_bytes
+                used_bytes=sum(size for _, size in kinds.values()),
+                limit_bytes=caller.limit_bytes,
             ),
             problems=self._problems() if caller.scopes is None else [],
             index=t.IndexState(stale=self.store.is_stale),
@@ -823,7 +838,7 @@ class Engine:
         problems = self.store.index.file_problems()
         scopes = readable_scopes(caller, "")
         if scopes is not None:
-            seen = self.store.index.paths(scopes)
+            seen = self.store.index.passages.paths(scopes)
             after = {path: stamp for path, stamp in after.items() if path in seen}
             skipped, problems = [], [one for one in problems if one[0] in seen]
         return t.IndexReport(
@@ -850,7 +865,7 @@ class Engine:
         reading, _ = store.ledger.read()
         problems = self._problems()
         in_file = {event.id for event in reading.events}
-        if in_file != store.index.event_ids():
+        if in_file != store.index.facts.event_ids():
             problems.append(
                 t.Problem(
                     code="index-differs", message="events differ from the ledger's"
@@ -860,11 +875,11 @@ class Engine:
             t.Problem(code="index-damaged", message=found[:200])
             for found in store.index.check()
         ]
-        counts = store.index.counts(None)
+        kinds = store.index.passages.count_kinds(None)
         return t.Verification(
             events=len(in_file),
-            entries=counts["entry"],
-            notes=counts["note"],
+            entries=kinds.get("entry", NONE)[0],
+            notes=kinds.get("note", NONE)[0],
             problems=problems,
         )
 
@@ -874,11 +889,11 @@ class Engine:
         if not request_id:
             return t.Written(receipt=None)
         self._look_at_ledger()
-        if self.store.is_stale and not self.store.index.find_entry_by_request(
+        if self.store.is_stale and not self.store.index.passages.find_entry_by_request(
             request_id
         ):
             self.store.finish_scan()
-        event = self.store.index.find_event_by_request(request_id)
+        event = self.store.index.facts.find_event_by_request(request_id)
         if event is not None:
             action: t.Action = "supersede" if event.supersedes else "store"
             is_repeat = event.kind == "repeat"
@@ -889,7 +904,7 @@ class Engine:
                     value_id=event.about if is_repeat else "",
                 )
             )
-        row = self.store.index.find_entry_by_request(request_id)
+        row = self.store.index.passages.find_entry_by_request(request_id)
         found = receipt_of_entry(row, "store", indexed=True) if row else None
         return t.Written(receipt=found)
 

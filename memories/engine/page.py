@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import rules
-from .index import ValueRow
+from .facts import ValueRow
 from .markdown import text_digest
 
 PAGE_NAME = "Facts.md"

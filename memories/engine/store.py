@@ -21,9 +21,10 @@ import msgspec
 
 from . import files, markdown, page, rules
 from .errors import Busy, Corrupt, EngineError, Invalid
-from .index import COPY_PROBLEM, FAULTS, Index, IndexFull, IndexUnusable, MemoryRow
+from .index import COPY_PROBLEM, FAULTS, Index, IndexFull, IndexUnusable
 from .ledger import LEDGER_NAME, Ledger, render_line
 from .notes import Notes, Skipped, StoreFile, sha256
+from .passages import MemoryRow
 from .types import Event, Problem
 
 FORMAT_VERSION = 1
@@ -188,7 +189,7 @@ class Store:
         self.reports.load(self.index.get_meta("reports"), self.now_ms())
         with self._step():
             self.sync_ledger(opening=True)
-        self._last_ms = self.index.last_event()[1]
+        self._last_ms = self.index.newest_written()[1]
         if self._last_ms > self._clock() + CLOCK_BEHIND_MS:
             self.reports.add(
                 "clock-behind",
@@ -314,21 +315,25 @@ class Store:
 
     def _fold(self, events: dict[str, Event], lines: dict[str, bytes]) -> None:
         """Bring the index to exactly these events."""
-        known = self.index.event_ids()
+        known = self.index.facts.event_ids()
         gone = known - events.keys()
         if self.ledger.is_damaged:
             # A damaged file proves nothing of what it lacks: it may be half written.
-            events.update((event.id, event) for event in self.index.get_events(gone))
-            lines.update((event_id, self.index.get_line(event_id)) for event_id in gone)
+            events.update(
+                (event.id, event) for event in self.index.facts.get_events(gone)
+            )
+            lines.update(
+                (event_id, self.index.facts.get_line(event_id)) for event_id in gone
+            )
             gone = set()
         gone = self._rescue_events(gone, events, lines)
         new = sorted(events.keys() - known)
         if gone or (new and known and new[0] < max(known)):
-            self.index.clear_facts()
+            self.index.facts.clear()
             new = sorted(events)
         for event_id in new:
             try:
-                self.index.apply_event(events[event_id], lines[event_id])
+                self.index.facts.apply_event(events[event_id], lines[event_id])
             except Invalid:
                 self.reports.add("ledger-event", f"event {event_id} has no moment")
 
@@ -344,11 +349,11 @@ class Store:
         fresh_ms = self.now_ms() - STALE_BUFFER_MS
         fresh = [
             event
-            for event in self.index.get_events(gone)
+            for event in self.index.facts.get_events(gone)
             if rules.parse_moment("recorded_at", event.recorded_at) >= fresh_ms
         ]
         if fresh:
-            whole = {event.id: self.index.get_line(event.id) for event in fresh}
+            whole = {event.id: self.index.facts.get_line(event.id) for event in fresh}
             self.ledger.append_lines(list(whole.values()))
             events.update((event.id, event) for event in fresh)
             lines.update(whole)
@@ -380,12 +385,12 @@ class Store:
             return self._try_index(lambda: self._index_event(event, line))
         # Another hand was at the file around this write: what is there now decides.
         self.sync_in_transaction()
-        if not self.index.has_event(event.id):
+        if not self.index.facts.has_event(event.id):
             raise files.Changed
         return True
 
     def _index_event(self, event: Event, line: bytes) -> None:
-        self.index.apply_event(event, line)
+        self.index.facts.apply_event(event, line)
         self._note_ledger_stamp()
 
     def sync_in_transaction(self) -> None:
@@ -440,7 +445,7 @@ class Store:
         path = self.notes.day_path(day)
         block = markdown.render_entry(marker, text, at)
         for _ in range(ATTEMPTS):
-            if self.look_at(path) and self.index.find_entry(marker.id):
+            if self.look_at(path) and self.index.passages.find_entry(marker.id):
                 return True
             known = self.index.find_file(path)
             raw, expected = known if known else (path.encode(), None)
@@ -634,7 +639,7 @@ class Store:
         # Known from here on, but not as it stands: half taken in, it is read again,
         # and if it is gone by then, so is what was taken in.
         self.index.put_file(file.path, file.raw, NOT_YET)
-        number = self.index.put_memory(
+        number = self.index.passages.put_memory(
             MemoryRow(
                 id=f"note:{file.path}",
                 kind="note",
@@ -652,13 +657,13 @@ class Store:
             if chunk is None:
                 yield
             else:
-                self.index.add_chunks(number, title, [chunk])
+                self.index.passages.add_chunks(number, title, [chunk])
         problem = problem or front.problem or scope_problem
         self.index.put_file(file.path, file.raw, file.stamp, problem)
 
     def _index_day(self, file: StoreFile, data: bytes) -> None:
         log = markdown.parse_day(data)
-        known = {row.entry: row for row in self.index.entries_of(file.path)}
+        known = {row.entry: row for row in self.index.passages.entries_of(file.path)}
         if log.torn_at is not None and log.torn_id not in known:
             if self._opening:
                 file = self._cut_torn_day(file, log.torn_at)
@@ -670,7 +675,7 @@ class Store:
             log.problems.append(f"entry {copy.marker.id} {COPY_PROBLEM}")
             log.hand_text += f"\n{copy.text}\n"
         gone = known.keys() - {entry.marker.id for entry in entries}
-        self.index.remove_memories_of(file.path)
+        self.index.passages.remove_memories_of(file.path)
         self._put_note_of_day(file, log.hand_text)
         for entry in entries:
             self._put_entry(file, entry)
@@ -685,7 +690,7 @@ class Store:
         own: list[markdown.Entry] = []
         copies: list[markdown.Entry] = []
         for entry in entries:
-            other = self.index.find_entry(entry.marker.id)
+            other = self.index.passages.find_entry(entry.marker.id)
             is_twice = (
                 other is not None
                 and other.path != file.path
@@ -703,7 +708,7 @@ class Store:
 
     def _read_again(self, other: MemoryRow) -> None:
         """Let an entry's id go to another file: what stands in its own is a copy."""
-        self.index.remove_memory(other.id)
+        self.index.passages.remove_memory(other.id)
         known = self.index.find_file(other.path)
         if known:
             self.index.put_file(other.path, known[0], NOT_YET)
@@ -715,7 +720,7 @@ class Store:
 
     def _put_note_of_day(self, file: StoreFile, hand_text: str) -> None:
         body = hand_text.strip().removeprefix(f"# {file.day}").strip()
-        number = self.index.put_memory(
+        number = self.index.passages.put_memory(
             MemoryRow(
                 id=f"note:{file.path}",
                 kind="note",
@@ -731,14 +736,14 @@ class Store:
             )
         )
         chunks = (chunk for chunk in markdown.iter_chunks(body) if chunk)
-        self.index.add_chunks(number, file.day, chunks)
+        self.index.passages.add_chunks(number, file.day, chunks)
 
     def _put_entry(self, file: StoreFile, entry: markdown.Entry) -> None:
         marker = entry.marker
         title = markdown.first_line(entry.text)
         at_ms = rules.parse_moment("at", marker.at)
         self._last_ms = max(self._last_ms, at_ms)
-        number = self.index.put_memory(
+        number = self.index.passages.put_memory(
             MemoryRow(
                 id=f"entry:{file.path}#{marker.id}",
                 kind="entry",
@@ -762,17 +767,17 @@ class Store:
             )
         )
         chunks = (chunk for chunk in markdown.iter_chunks(entry.text) if chunk)
-        self.index.add_chunks(number, "", chunks)
+        self.index.passages.add_chunks(number, "", chunks)
 
     def _note_return(self, file: StoreFile, entry: markdown.Entry) -> None:
         """Record that an entry retired by hand stands in its file again."""
         memory_id = f"entry:{file.path}#{entry.marker.id}"
-        if self.index.find_hand_retirement(memory_id):
+        if self.index.facts.find_hand_retirement(memory_id):
             self._append_by_hand("restore", memory_id, entry.marker.scope)
 
     def _forget_file(self, path: str) -> None:
         """A file is gone: its notes with it, its entries not silently."""
-        gone = self.index.entries_of(path)
+        gone = self.index.passages.entries_of(path)
         self.index.remove_file(path)
         self._rescue_entries(gone)
 
@@ -783,7 +788,9 @@ class Store:
         fresh_ms = self.now_ms() - STALE_BUFFER_MS
         fresh: dict[str, list[MemoryRow]] = {}
         for row in gone:
-            if self.index.find_entry(row.entry) or self._find_in_copy(row.entry):
+            if self.index.passages.find_entry(row.entry) or self._find_in_copy(
+                row.entry
+            ):
                 continue
             if row.at_ms >= fresh_ms:
                 fresh.setdefault(row.day, []).append(row)
@@ -798,7 +805,7 @@ class Store:
             with contextlib.suppress(OSError):
                 data, stamp = self.notes.read(raw)
                 self._index_day(StoreFile(path, raw, stamp), data)
-        return self.index.find_entry(entry_id) is not None
+        return self.index.passages.find_entry(entry_id) is not None
 
     def _put_back(self, day: str, rows: list[MemoryRow]) -> None:
         """Append entries again under their own ids: an older copy had lost them."""
@@ -864,7 +871,7 @@ class Store:
                 self._index_event(event, line)
             else:
                 self.sync_ledger()
-            if self.index.has_event(event_id):
+            if self.index.facts.has_event(event_id):
                 return event_id
         self.reports.add(kind, f"{about} could not be recorded as {kind}d by hand")
         return ""
@@ -878,11 +885,11 @@ class Store:
         """
         path = self.notes.locate(page.PAGE_NAME.encode())
         with contextlib.suppress(OSError, EngineError, *FAULTS):
-            newest = self.index.last_event()[0]
+            newest = self.index.newest_written()[0]
             if newest == self.index.get_meta("page"):
                 return
             if not os.path.lexists(path) or page.is_page(files.read(path)[0]):
-                values = self.index.newest_values(None, -1)
+                values = self.index.facts.newest_values(None, -1)
                 self.disk.replace(path, page.render(values))
             else:
                 message = "is your own, or was edited: it is a note and not updated"

@@ -1,0 +1,326 @@
+"""Facts: the ledger's events folded into values. Part of the index.
+
+A key (subject, predicate, scope) has one open value at most; what a key held
+before stays as history. Whoever calls holds the transaction. How events fold is
+specified in docs/store-format.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import apsw
+import msgspec
+
+from . import rules
+from .markdown import Chunk
+from .passages import IN_SCOPE, MemoryRow, Passages, scopes_json
+from .types import Event
+
+TABLES = (
+    """CREATE TABLE event(id TEXT PRIMARY KEY, at_ms INT, request TEXT, about TEXT,
+       writer_id TEXT, writer TEXT, body TEXT) WITHOUT ROWID""",
+    "CREATE INDEX event_about ON event(about)",
+    "CREATE INDEX event_request ON event(request) WHERE request != ''",
+    """CREATE TABLE value(id TEXT PRIMARY KEY, subject_key TEXT, predicate_key TEXT,
+       object_key TEXT, scope TEXT, subject TEXT, predicate TEXT, object TEXT,
+       statement TEXT, source TEXT, writer TEXT, writer_id TEXT, from_ms INT,
+       to_ms INT, retired INT) WITHOUT ROWID""",
+    "CREATE INDEX value_key ON value(subject_key, predicate_key, scope)",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueRow:
+    """One value of a key, folded from the ledger. `to_ms` None: not superseded."""
+
+    id: str
+    subject: str
+    predicate: str
+    object: str
+    statement: str
+    scope: str
+    source: str
+    writer: str
+    writer_id: str
+    from_ms: int
+    to_ms: int | None
+    retired: bool
+
+
+class Facts:
+    """The tables of events and values, on the index's connection."""
+
+    def __init__(self, db: apsw.Connection, passages: Passages) -> None:
+        self._db = db
+        self._passages = passages
+
+    def newest_event(self) -> tuple[str, int]:
+        """Return id and moment of the newest event, "" and 0 when there is none."""
+        row = self._db.execute(
+            "SELECT id, at_ms FROM event ORDER BY id DESC LIMIT 1"
+        ).fetchone()
+        return (str(row[0]), int(row[1])) if row else ("", 0)
+
+    def has_event(self, event_id: str) -> bool:
+        return bool(self._one("SELECT 1 FROM event WHERE id=?", event_id))
+
+    def event_ids(self) -> set[str]:
+        return {row[0] for row in self._db.execute("SELECT id FROM event")}
+
+    def find_event_by_request(self, request: str) -> Event | None:
+        row = self._db.execute(
+            "SELECT body FROM event WHERE request=? ORDER BY id LIMIT 1", (request,)
+        ).fetchone()
+        return _events.decode(row[0]) if row else None
+
+    def get_events(self, ids: Iterable[str]) -> list[Event]:
+        wanted = json.dumps(sorted(ids))
+        rows = self._db.execute(
+            "SELECT body FROM event WHERE id IN (SELECT value FROM json_each(?)) "
+            "ORDER BY id",
+            (wanted,),
+        )
+        return [_events.decode(row[0]) for row in rows]
+
+    def get_line(self, event_id: str) -> bytes:
+        """Return an event's line as it stood in the ledger. Raises: KeyError."""
+        row = self._db.execute(
+            "SELECT body FROM event WHERE id=?", (event_id,)
+        ).fetchone()
+        if row is None:
+            raise KeyError(event_id)
+        return str(row[0]).encode()
+
+    def find_hand_retirement(self, memory_id: str) -> Event | None:
+        """Return the event of a retirement by hand that still holds."""
+        row = self._db.execute(
+            "SELECT body FROM event WHERE about=? ORDER BY id DESC LIMIT 1",
+            (memory_id,),
+        ).fetchone()
+        event = _events.decode(row[0]) if row else None
+        return event if event and (event.kind, event.by) == ("retire", "hand") else None
+
+    def lines_of(self, value_id: str) -> list[Event]:
+        """Return the save and the repeats of a value, oldest first."""
+        event_id = value_id.removeprefix("fact:")
+        rows = self._db.execute(
+            "SELECT body FROM event WHERE id=?1 OR about=?2 ORDER BY id",
+            (event_id, f"fact:{event_id}"),
+        )
+        events = [_events.decode(row[0]) for row in rows]
+        return [event for event in events if event.kind in ("save", "repeat")]
+
+    def clear(self) -> None:
+        """Forget every event and value, before the ledger is folded anew."""
+        self._passages.remove_facts()
+        self._db.execute("DELETE FROM event")
+        self._db.execute("DELETE FROM value")
+
+    def apply_event(self, event: Event, line: bytes = b"") -> None:
+        """Fold one event; events come in the order of their ids, each once.
+
+        `line` is its line in the ledger, kept so that it can be put back whole.
+        """
+        at_ms = rules.parse_moment("recorded_at", event.recorded_at)
+        self._db.execute(
+            "INSERT INTO event VALUES(?, ?, ?, ?, ?, ?, ?)",
+            (
+                event.id,
+                at_ms,
+                event.request,
+                event.about,
+                event.writer_id,
+                event.writer,
+                (line or msgspec.json.encode(event)).decode(),
+            ),
+        )
+        if event.kind == "save":
+            self._open_value(event, at_ms)
+        elif event.kind == "repeat" and event.statement:
+            self._restate(event)
+        elif event.kind in ("retire", "restore") and event.about.startswith("fact:"):
+            self._set_retired(event.about, is_retired=event.kind == "retire")
+
+    def _open_value(self, event: Event, at_ms: int) -> None:
+        key = (
+            rules.fold_name(event.subject),
+            rules.fold_name(event.predicate),
+            event.scope,
+        )
+        from_ms = (
+            rules.parse_moment("valid_from", event.valid_from)
+            if event.valid_from
+            else at_ms
+        )
+        for (closed,) in self._db.execute(
+            "UPDATE value SET to_ms=? WHERE subject_key=? AND predicate_key=? "
+            "AND scope=? AND to_ms IS NULL RETURNING id",
+            (from_ms, *key),
+        ).fetchall():
+            self._passages.remove_memory(str(closed))
+        value_id = f"fact:{event.id}"
+        self._db.execute(
+            "INSERT INTO value VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,0)",
+            (
+                value_id,
+                key[0],
+                key[1],
+                rules.fold_name(event.object),
+                event.scope,
+                event.subject,
+                event.predicate,
+                event.object,
+                event.statement,
+                event.source,
+                event.writer,
+                event.writer_id,
+                from_ms,
+            ),
+        )
+        self._show_current(value_id)
+
+    def _restate(self, event: Event) -> None:
+        self._db.execute(
+            "UPDATE value SET statement=? WHERE id=?", (event.statement, event.about)
+        )
+        self._show_current(event.about)
+
+    def _set_retired(self, value_id: str, *, is_retired: bool) -> None:
+        self._db.execute(
+            "UPDATE value SET retired=? WHERE id=?", (int(is_retired), value_id)
+        )
+        self._show_current(value_id)
+
+    def _show_current(self, value_id: str) -> None:
+        """Make the value searchable exactly if it is current and not retired."""
+        self._passages.remove_memory(value_id)
+        value = self.find_value(value_id)
+        if value is None or value.retired or value.to_ms is not None:
+            return
+        title = f"{value.subject} {value.predicate}: {value.object}"
+        row = MemoryRow(
+            id=value_id,
+            kind="fact",
+            path="",
+            title=title[:120],
+            scope=value.scope,
+            source=value.source,
+            writer=value.writer,
+            writer_id=value.writer_id,
+            at_ms=value.from_ms,
+            day=rules.render_day(value.from_ms),
+        )
+        words = "\n".join(
+            (value.subject, value.predicate, value.object, value.statement)
+        )
+        number = self._passages.put_memory(row)
+        self._passages.add_chunks(number, "", [Chunk((), words)])
+
+    def find_value(self, value_id: str) -> ValueRow | None:
+        return next(iter(self._values("id=?1", (value_id,))), None)
+
+    def current_value(
+        self, subject: str, predicate: str, scope: str
+    ) -> ValueRow | None:
+        """Return the open value of a key, retired ones left out."""
+        found = self._values(
+            "subject_key=?1 AND predicate_key=?2 AND scope=?3 AND to_ms IS NULL "
+            "AND retired=0",
+            (rules.fold_name(subject), rules.fold_name(predicate), scope),
+        )
+        return found[0] if found else None
+
+    def values_of(
+        self, subject: str, predicate: str, scopes: Sequence[str] | None
+    ) -> list[ValueRow]:
+        """Return every value of a subject that is not retired, newest first."""
+        return self._values(
+            f"{IN_SCOPE} AND subject_key=?2 AND (?3='' OR predicate_key=?3) "
+            "AND retired=0",
+            (scopes_json(scopes), rules.fold_name(subject), rules.fold_name(predicate)),
+        )
+
+    def newest_values(self, scopes: Sequence[str] | None, limit: int) -> list[ValueRow]:
+        """Return current values, newest first."""
+        return self._values(
+            f"{IN_SCOPE} AND to_ms IS NULL AND retired=0",
+            (scopes_json(scopes),),
+            limit=limit,
+        )
+
+    def subjects(self, scopes: Sequence[str] | None, limit: int) -> list[str]:
+        """Return subjects that have a live value, the newest first."""
+        rows = self._db.execute(
+            f"SELECT subject FROM value WHERE {IN_SCOPE} AND retired=0 "
+            "GROUP BY subject_key ORDER BY max(from_ms) DESC LIMIT ?2",
+            (scopes_json(scopes), limit),
+        )
+        return [row[0] for row in rows]
+
+    def _values(
+        self, where: str, values: tuple[str | None, ...], *, limit: int = -1
+    ) -> list[ValueRow]:
+        rows = self._db.execute(
+            f"SELECT {_VALUE_COLUMNS} FROM value WHERE {where} "
+            f"ORDER BY from_ms DESC, id DESC LIMIT {limit:d}",
+            values,
+        )
+        return [
+            ValueRow(
+                id=r[0],
+                subject=r[1],
+                predicate=r[2],
+                object=r[3],
+                statement=r[4],
+                scope=r[5],
+                source=r[6],
+                writer=r[7],
+                writer_id=r[8],
+                from_ms=r[9],
+                to_ms=r[10],
+                retired=bool(r[11]),
+            )
+            for r in rows
+        ]
+
+    def count_values(self, scopes: Sequence[str] | None) -> tuple[int, int]:
+        """Return how many values there are in scope, superseded ones too, and how
+        many are retired.
+        """
+        rows = self._db.execute(
+            f"SELECT retired, count(*) FROM value WHERE {IN_SCOPE} GROUP BY retired",
+            (scopes_json(scopes),),
+        )
+        counts = {int(str(row[0])): int(str(row[1])) for row in rows}
+        return counts.get(0, 0), counts.get(1, 0)
+
+    def count_subjects(self, scopes: Sequence[str] | None) -> int:
+        return self._one(
+            "SELECT count(DISTINCT subject_key) FROM value "
+            f"WHERE retired = 0 AND {IN_SCOPE}",
+            scopes_json(scopes),
+        )
+
+    def retired_entries(self, scopes: Sequence[str] | None) -> int:
+        """Return how many entries the ledger's last word calls retired."""
+        return self._one(
+            "SELECT count(*) FROM (SELECT body->>'kind' AS kind, "
+            "coalesce(body->>'scope', 'global') AS scope, max(id) FROM event "
+            "WHERE about LIKE 'entry:%' GROUP BY about) "
+            f"WHERE kind = 'retire' AND {IN_SCOPE}",
+            scopes_json(scopes),
+        )
+
+    def _one(self, sql: str, *values: str | int | None) -> int:
+        row = self._db.execute(sql, values).fetchone()
+        return row[0] if row else 0
+
+
+_VALUE_COLUMNS = (
+    "id, subject, predicate, object, statement, scope, source, writer, writer_id, "
+    "from_ms, to_ms, retired"
+)
+_events = msgspec.json.Decoder(Event)
