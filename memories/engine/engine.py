@@ -40,8 +40,9 @@ from .answers import (
 from .errors import Busy, Conflict, EngineError, Invalid, NotFound, ReadOnly
 from .facts import ValueRow
 from .index import FAULTS
+from .moments import clock_now_ms, random_bits
 from .passages import MemoryRow
-from .store import ATTEMPTS, Store, clock_now_ms, random_bits
+from .store import ATTEMPTS, Store
 from .types import Event
 
 RETRY_MS = 60_000
@@ -271,7 +272,7 @@ class Engine:
         )
         if earlier:
             return receipt_of_entry(earlier, "nochange", indexed=True)
-        entry_id, at_ms = self.store.next_moment()
+        entry_id, at_ms = self.store.moments.next()
         local = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(time_zone)
         marker = markdown.Marker(
             id=entry_id,
@@ -302,7 +303,7 @@ class Engine:
         self, caller: t.Caller, wanted: markdown.Marker, text: str
     ) -> MemoryRow | None:
         """Return the live entry of the last minute that is the same save."""
-        since = self.store.now_ms() - RETRY_MS
+        since = self.store.moments.now_ms() - RETRY_MS
         for row in self.store.index.passages.recent_entries(text, since):
             if row.edited or not self._stands(row):
                 continue
@@ -318,7 +319,7 @@ class Engine:
         """Take in the files where the first of two tries may stand: the index may
         have seen neither if the engine was ended between them.
         """
-        now_ms = self.store.now_ms()
+        now_ms = self.store.moments.now_ms()
         for at_ms in (now_ms - RETRY_MS, now_ms):
             local = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
             self.store.look_at(self.store.notes.day_path(day or f"{local:%Y-%m-%d}"))
@@ -385,7 +386,7 @@ class Engine:
             if line:
                 receipt = receipt_of_event(line, "nochange", value_id=current.id)
                 return msgspec.structs.replace(receipt, supersedes=[])
-        event_id, at_ms = self.store.next_moment()
+        event_id, at_ms = self.store.moments.next()
         event = msgspec.structs.replace(
             wanted, id=event_id, recorded_at=rules.render_moment(at_ms)
         )
@@ -650,7 +651,9 @@ class Engine:
             raise Invalid(message, knownSubjects=known)
         rules.require_text("subject", subject, rules.NAME_CHARS)
         rules.require_text("predicate", predicate, rules.NAME_CHARS, blank=True)
-        at_ms = rules.parse_moment("as_of", as_of) if as_of else self.store.now_ms()
+        at_ms = (
+            rules.parse_moment("as_of", as_of) if as_of else self.store.moments.now_ms()
+        )
         values = self.store.index.facts.values_of(subject, "", scopes)
         wanted = rules.fold_name(predicate)
         chosen = [

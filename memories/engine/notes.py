@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import files, markdown
+from .reports import Skipped
 
 IMPORTED_FOLDER = "Imported/"
 
@@ -37,12 +38,6 @@ class StoreFile:
         if found is None or self.path.startswith(IMPORTED_FOLDER):
             return ""
         return found.group(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    path: str
-    reason: str
 
 
 class Notes:

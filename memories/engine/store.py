@@ -12,7 +12,6 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -23,14 +22,13 @@ from . import files, markdown, page, rules
 from .errors import Busy, Corrupt, EngineError, Invalid
 from .index import COPY_PROBLEM, FAULTS, Index, IndexFull, IndexUnusable
 from .ledger import LEDGER_NAME, Ledger, render_line
-from .notes import Notes, Skipped, StoreFile, sha256
+from .moments import Moments, clock_now_ms, random_bits
+from .notes import Notes, StoreFile, sha256
 from .passages import MemoryRow
-from .types import Event, Problem
+from .reports import Reports, Skipped
+from .types import Event
+from .workspace import read_marker
 
-FORMAT_VERSION = 1
-"""Version of the bytes on disk. Source: docs/store-format.md."""
-
-MARKER_NAME = "workspace.json"
 INDEX_NAME = "index.sqlite3"
 SLICE_SECONDS = 0.02
 FINISH_SECONDS = 10.0
@@ -44,107 +42,7 @@ NOT_YET = files.Stamp(0, 0, -1, 0)
 ATTEMPTS = 8
 """Appends tried against another hand before the caller is asked to come back."""
 
-REPORTS_KEPT = 100
-REPORTS_KEPT_MS = 7 * 24 * 60 * 60 * 1000
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's, sorted as bytes sort
-RANDOM_BITS = 30
 Done = TypeVar("Done")
-
-
-class Marker(msgspec.Struct, kw_only=True):
-    """Content of workspace.json: without it a folder is not a workspace."""
-
-    id: str
-    format: int
-
-
-def make_id(at_ms: int, random: int) -> str:
-    """Return a 16-character id that sorts by its moment: 50 bits of ms, 30 random."""
-    number = at_ms << RANDOM_BITS | random & (1 << RANDOM_BITS) - 1
-    return "".join(_ALPHABET[number >> shift & 31] for shift in range(75, -1, -5))
-
-
-def clock_now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def random_bits() -> int:
-    return int.from_bytes(os.urandom(4), "big")
-
-
-def create_workspace(
-    directory: Path, workspace_id: str, disk: files.Disk | None = None
-) -> None:
-    """Make a workspace's folder; it is on the disk when this returns.
-
-    An existing workspace of the same id is left as it is. Raises: Corrupt if the
-    folder belongs to another workspace or holds a store without its marker.
-    """
-    disk = disk or files.Disk()
-    marker = directory / MARKER_NAME
-    if files.stamp_of(marker) is not None:
-        if read_marker(directory).id != workspace_id:
-            message = "this folder belongs to another workspace"
-            raise Corrupt(message)
-        return
-    if any((directory / "store").glob("[!.]*")):
-        message = f"the folder holds a store but no {MARKER_NAME}: nothing was changed"
-        raise Corrupt(message)
-    for folder in ("store", "retired", "incoming"):
-        disk.make_folder(directory / folder)
-    disk.replace(
-        directory / "store" / ".gitattributes", f"{LEDGER_NAME} merge=union\n".encode()
-    )
-    body = msgspec.json.encode(Marker(id=workspace_id, format=FORMAT_VERSION))
-    disk.replace(marker, body + b"\n")
-
-
-def read_marker(directory: Path) -> Marker:
-    """Raises: Corrupt unless `directory` is a workspace this code can open."""
-    try:
-        data, _ = files.read(directory / MARKER_NAME)
-        marker = msgspec.json.decode(data, type=Marker)
-    except OSError as fault:
-        message = f"{MARKER_NAME} cannot be read: is the disk mounted?"
-        raise Corrupt(message) from fault
-    except msgspec.DecodeError as fault:
-        message = f"{MARKER_NAME} is damaged"
-        raise Corrupt(message) from fault
-    if marker.format != FORMAT_VERSION:
-        message = f"store format {marker.format} is not known to this version"
-        raise Corrupt(message)
-    return marker
-
-
-@dataclass(slots=True)
-class Reports:
-    """What the owner should know, newest last. `happened` outlives the process in
-    the index, as long as that lives, for REPORTS_KEPT_MS.
-    """
-
-    happened: list[Problem] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
-    at_ms: int = 0
-    is_changed: bool = False
-
-    def add(self, code: str, message: str, path: str = "") -> None:
-        at = rules.render_moment(self.at_ms)
-        said = (code, message, path)
-        others = [p for p in self.happened if (p.code, p.message, p.path) != said]
-        others.append(Problem(code=code, message=message, path=path, at=at))
-        self.happened = others
-        del self.happened[:-REPORTS_KEPT]
-        self.is_changed = True
-
-    def load(self, said: str, now_ms: int) -> None:
-        """Take in what an earlier process kept."""
-        self.at_ms = now_ms
-        since = rules.render_moment(now_ms - REPORTS_KEPT_MS)
-        kept = msgspec.json.decode(said or "[]", type=list[Problem])
-        self.happened[:0] = [one for one in kept if one.at and one.at >= since]
-
-    def render(self) -> str:
-        return msgspec.json.encode(self.happened).decode()
 
 
 class Store:
@@ -160,8 +58,7 @@ class Store:
     ) -> None:
         self.directory = directory
         self.disk = disk or files.Disk()
-        self._clock = clock
-        self._random = random
+        self.moments = Moments(clock, random)
         read_marker(directory)
         folder = directory / "store"
         if not folder.is_dir():
@@ -170,7 +67,6 @@ class Store:
         self.notes = Notes(self.disk, folder)
         self.ledger = Ledger(self.disk, folder)
         self.reports = Reports()
-        self._last_ms = 0
         # Until every file has been seen once: a torn end can only be from before.
         self._opening = True
         self.ledger_damage = ""
@@ -186,11 +82,11 @@ class Store:
         self.work(seconds)
 
     def _begin(self) -> None:
-        self.reports.load(self.index.get_meta("reports"), self.now_ms())
+        self.reports.load(self.index.get_meta("reports"), self.moments.now_ms())
         with self._step():
             self.sync_ledger(opening=True)
-        self._last_ms = self.index.newest_written()[1]
-        if self._last_ms > self._clock() + CLOCK_BEHIND_MS:
+        self.moments.seen(self.index.newest_written()[1])
+        if self.moments.behind_ms() > CLOCK_BEHIND_MS:
             self.reports.add(
                 "clock-behind",
                 "the clock is behind the newest memory; times go on from there",
@@ -227,7 +123,7 @@ class Store:
     @contextlib.contextmanager
     def _step(self) -> Iterator[None]:
         """One transaction of the index; undone, the ledger is read afresh."""
-        self.reports.at_ms = self.now_ms()
+        self.reports.at_ms = self.moments.now_ms()
         try:
             with self.index.transaction():
                 yield
@@ -255,16 +151,6 @@ class Store:
             self.sync_ledger()
         self._scan = None
         self.want_scan()
-
-    # --- moments and ids
-
-    def next_moment(self) -> tuple[str, int]:
-        """Return a new id and its moment: later than every one given out before."""
-        self._last_ms = max(self._clock(), self._last_ms + 1)
-        return make_id(self._last_ms, self._random()), self._last_ms
-
-    def now_ms(self) -> int:
-        return max(self._clock(), self._last_ms)
 
     # --- the ledger
 
@@ -346,7 +232,7 @@ class Store:
         """
         if not gone:
             return gone
-        fresh_ms = self.now_ms() - STALE_BUFFER_MS
+        fresh_ms = self.moments.now_ms() - STALE_BUFFER_MS
         fresh = [
             event
             for event in self.index.facts.get_events(gone)
@@ -742,7 +628,7 @@ class Store:
         marker = entry.marker
         title = markdown.first_line(entry.text)
         at_ms = rules.parse_moment("at", marker.at)
-        self._last_ms = max(self._last_ms, at_ms)
+        self.moments.seen(at_ms)
         number = self.index.passages.put_memory(
             MemoryRow(
                 id=f"entry:{file.path}#{marker.id}",
@@ -785,7 +671,7 @@ class Store:
 
     def _rescue_entries(self, gone: list[MemoryRow]) -> None:
         """Put fresh entries back, retire older ones; those that moved are fine."""
-        fresh_ms = self.now_ms() - STALE_BUFFER_MS
+        fresh_ms = self.moments.now_ms() - STALE_BUFFER_MS
         fresh: dict[str, list[MemoryRow]] = {}
         for row in gone:
             if self.index.passages.find_entry(row.entry) or self._find_in_copy(
@@ -847,7 +733,7 @@ class Store:
         self, kind: str, about: str, scope: str, path: str = "", digest: str = ""
     ) -> str:
         """Append a life-cycle event of a hand's doing; "" if the ledger refuses."""
-        event_id, at_ms = self.next_moment()
+        event_id, at_ms = self.moments.next()
         event = Event(
             id=event_id,
             kind=kind,
@@ -906,7 +792,7 @@ class Store:
     def _set_aside(self, path: Path, offset: int, stamp: files.Stamp) -> files.Stamp:
         """Move an unfinished end out of the store; it was never acknowledged."""
         data, _ = files.read(path, offset)
-        name = f"torn-{make_id(self._clock(), self._random())}-{path.name}"
+        name = f"torn-{self.moments.next()[0]}-{path.name}"
         self.disk.replace(self.directory / "incoming" / name, data)
         stamp = self.disk.cut(path, offset, expected=stamp)
         self.reports.add(

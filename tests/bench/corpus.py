@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from memories.engine import ledger, rules, store
+from memories.engine import ledger, moments, rules
 from memories.engine.types import Event
 
 Language = Literal["en", "pt"]
@@ -280,7 +280,7 @@ def _event(
     is_said = chance.random() < 0.5
     reason = _draw(chance, REASONS[language])
     return Event(
-        id=store.make_id(at_ms, chance.getrandbits(30)),
+        id=moments.make_id(at_ms, chance.getrandbits(30)),
         kind="save",
         recorded_at=moment,
         subject=subject,

@@ -11,7 +11,8 @@ import apsw
 from memories.engine import files
 from memories.engine import types as t
 from memories.engine.engine import Engine
-from memories.engine.store import INDEX_NAME, create_workspace
+from memories.engine.store import INDEX_NAME
+from memories.engine.workspace import create_workspace
 
 START_MS = int(datetime(2026, 11, 30, 12, 0, tzinfo=UTC).timestamp() * 1000)
 WORKSPACE_ID = "7c1f1f0e-0000-4000-8000-000000000001"

@@ -19,7 +19,7 @@ from memories.engine import files
 from memories.engine import types as t
 from memories.engine.engine import Engine
 from memories.engine.errors import EngineError, NotFound
-from memories.engine.store import create_workspace
+from memories.engine.workspace import create_workspace
 from tests.unit.engine.homes import (
     FakeClock,
     Home,
