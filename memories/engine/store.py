@@ -97,8 +97,9 @@ class Store:
         """Remove what an interrupted replacement left: the lock says nobody else's."""
         for folder in (".", "store", "retired", "incoming"):
             place = self.directory / folder
-            for leftover in place.glob(f"{files.TEMPORARY_PREFIX}*.tmp"):
-                self.disk.remove(leftover)
+            for name in files.list_names(place):
+                if name.startswith(files.TEMPORARY_PREFIX):
+                    self.disk.remove(place / name)
 
     def _open_index(self) -> Index:
         path = self.directory / INDEX_NAME

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 
 import msgspec
@@ -585,6 +586,27 @@ def test_times_increase_in_one_millisecond_and_with_the_clock_set_back(
     assert [r.event_id for r in said] == sorted(r.event_id for r in said)
     codes = [problem.code for problem in engine.memory_status(claude).problems]
     assert codes == ["clock-behind"]
+
+
+def test_times_with_the_index_lost_and_little_scanned(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    home.clock.move(days=1)
+    newest = engine.remember(claude, statement="newest")
+    home.close()
+    home.delete_index()
+    os.utime(home.store / "2026-12-01.md", (1, 1))
+    for number in range(300):
+        home.write(f"{number}.md", f"note {number}")
+    home.clock.move(days=-1)
+    engine = home.open(scan_seconds=0)
+
+    fact = save(engine, claude, "SQLite")
+    entry = engine.remember(claude, statement="newest of all")
+
+    assert engine.store.is_stale
+    assert newest.at < fact.at < entry.at
+    assert newest.event_id < fact.event_id < entry.event_id
 
 
 def test_times_after_a_leap_of_the_clock(home: Home, engine: Engine, claude: t.Caller):
