@@ -6,6 +6,7 @@ docs/store-format.md; chunks follow Markdown's own block structure.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import time
@@ -144,6 +145,13 @@ def parse_day(data: bytes) -> DayLog:
     if broken:
         day.problems.append("invalid UTF-8 outside the entries")
     return day
+
+
+def iter_moments(data: bytes) -> Iterator[str]:
+    """Yield the moments of a day log's entries, cheaply: no words are read."""
+    for start in _START.finditer(data):
+        with contextlib.suppress(msgspec.DecodeError, ValueError):
+            yield _read_marker(start.group(1)).at
 
 
 def _opens_marker(line: bytes) -> bool:

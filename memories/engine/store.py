@@ -86,12 +86,24 @@ class Store:
         with self._step():
             self.sync_ledger(opening=True)
         self.moments.seen(self.index.newest_written()[1])
+        if not self.index.file_stamps():
+            self._see_moments_of_entries()
         if self.moments.behind_ms() > CLOCK_BEHIND_MS:
             self.reports.add(
                 "clock-behind",
                 "the clock is behind the newest memory; times go on from there",
             )
         self.want_scan()
+
+    def _see_moments_of_entries(self) -> None:
+        """Read the day logs for their moments: a new index knows of none, and what
+        is saved before it has seen all files must still be later than all.
+        """
+        for file in self.notes.scan():
+            if isinstance(file, StoreFile) and file.day:
+                with contextlib.suppress(OSError):
+                    for at in markdown.iter_moments(self.notes.read(file.raw)[0]):
+                        self.moments.seen(rules.parse_moment("at", at))
 
     def _sweep_temporaries(self) -> None:
         """Remove what an interrupted replacement left: the lock says nobody else's."""
