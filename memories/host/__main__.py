@@ -10,7 +10,16 @@ import os
 import sys
 from pathlib import Path
 
-from .places import HOST_LOCK, engines_folder, make_private_folder, run_folder
+from memories.engine import warmup
+from memories.engine.errors import EngineError
+
+from .places import (
+    HOST_LOCK,
+    WORKSPACES,
+    engines_folder,
+    make_private_folder,
+    run_folder,
+)
 from .spawn import EngineOptions
 from .supervisor import HostOptions, Supervisor
 
@@ -31,6 +40,13 @@ def main(arguments: list[str] | None = None) -> int:
         message = f"Another engine host serves {options.data}; this one ends."
         print(message, file=sys.stderr)  # noqa: T201 - said to whoever started it
         return EXIT_TAKEN
+    try:
+        warmup.rehearse(options.data / WORKSPACES)
+    except (OSError, EngineError) as fault:
+        # Engines start without it all the same, some milliseconds later.
+        logging.getLogger("renor.host").warning(
+            "no rehearsal: %s", type(fault).__name__
+        )
     # What is here now is shared by every engine: the collector need not look at it,
     # and so does not write to its pages.
     gc.collect()

@@ -6,11 +6,13 @@ import errno
 import uuid
 from pathlib import Path
 
+from memories.engine.workspace import MARKER_NAME
+
 from .protocol import NotNow, not_now
 
 CONTROL_SOCKET = "host.sock"
 HOST_LOCK = "host.lock"
-MARKER = "workspace.json"
+WORKSPACES = "workspaces"
 
 
 def run_folder(data: Path) -> Path:
@@ -22,7 +24,7 @@ def engines_folder(run: Path) -> Path:
 
 
 def workspace_folder(data: Path, workspace_id: str) -> Path:
-    return data / "workspaces" / require_workspace_id(workspace_id)
+    return data / WORKSPACES / require_workspace_id(workspace_id)
 
 
 def engine_socket(workspace_id: str) -> str:
@@ -54,12 +56,14 @@ def why_not_on_disk(data: Path, workspace_id: str) -> NotNow | None:
     try:
         folder = workspace_folder(data, workspace_id)
         folder.stat()
-        (folder / MARKER).stat()
+        (folder / MARKER_NAME).stat()
     except ValueError as error:
         return not_now("unknown", f"unknown workspace: {error}", 60.0)
     except FileNotFoundError as error:
-        if str(error.filename).endswith(MARKER):
-            message = f"the workspace's folder has no {MARKER}; is its disk mounted?"
+        if str(error.filename).endswith(MARKER_NAME):
+            message = (
+                f"the workspace's folder has no {MARKER_NAME}; is its disk mounted?"
+            )
             return not_now("marker", message, 30.0)
         return not_now("unknown", "the workspace has no folder", 30.0)
     except OSError as error:
