@@ -399,6 +399,25 @@ def test_retry_of_an_entry_edited_by_hand(
     assert engine.read_memory(claude, id=first.id).text == "the dog"
 
 
+@pytest.mark.parametrize("is_edited", [True, False])
+def test_retry_of_an_entry_in_a_file_moved_by_hand(
+    home: Home, engine: Engine, claude: t.Caller, is_edited: bool
+):
+    first = engine.remember(claude, statement="the cat")
+    moved = home.store / "logs" / f"{TODAY}.md"
+    moved.parent.mkdir()
+    (home.store / f"{TODAY}.md").rename(moved)
+    scan(engine)
+    words = b"the dog" if is_edited else b"the cat"
+    moved.write_bytes(moved.read_bytes().replace(b"the cat", words) + b"\nmore\n")
+
+    again = engine.remember(claude, statement="the cat")
+
+    assert (again.action, again.event_id == first.event_id) == (
+        ("store", False) if is_edited else ("nochange", True)
+    )
+
+
 def test_retry_of_an_entry_removed_by_hand_while_fresh_finds_it_put_back(
     home: Home, engine: Engine, claude: t.Caller
 ):

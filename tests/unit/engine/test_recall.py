@@ -154,6 +154,21 @@ def test_fit_keeps_to_any_budget_and_counts_exactly(
     assert answer.facts == context.facts[: len(answer.facts)]
 
 
+def test_fit_with_a_counter_that_counts_more_for_the_whole():
+    """Parts are counted apart first; the exact count of the whole decides."""
+
+    def count(text: str) -> int:
+        return len(text) ** 2 // 10_000
+
+    facts = [make_fact(number) for number in range(6)]
+    memories = [make_hit(number) for number in range(6)]
+
+    for budget in range(0, 400, 7):
+        answer = recall.fit(make_context(facts, memories), count, budget)
+        assert answer.tokens == t.Tokens(used=size_of(answer, count), max=budget)
+        assert answer.tokens.used <= budget or not (answer.facts or answer.memories)
+
+
 def test_fit_with_room_for_all_changes_nothing():
     context = make_context([make_fact(1)], [make_hit(1)])
 

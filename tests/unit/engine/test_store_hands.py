@@ -13,12 +13,13 @@ import apsw
 import msgspec
 import pytest
 
-from memories.engine import files
+from memories.engine import files, ledger
 from memories.engine import types as t
 from memories.engine.engine import Engine
 from memories.engine.errors import Busy, Corrupt, EngineError, NotFound
 from memories.engine.files import MAX_FILE_BYTES
 from memories.engine.store import INDEX_NAME
+from memories.engine.types import Event
 from memories.engine.workspace import MARKER_NAME, create_workspace
 from tests.unit.engine.homes import (
     WORKSPACE_ID,
@@ -690,6 +691,150 @@ def test_ledger_event_without_a_moment_is_reported(home: Home):
     assert engine.memory_status(make_caller()).facts == 0
 
 
+def make_line(kind: str, about: str, number: int) -> bytes:
+    return ledger.render_line(
+        Event(
+            id=f"01n000000000000{number}",
+            kind=kind,
+            recorded_at="2026-11-30T13:00:00.000Z",
+            about=about,
+        )
+    )
+
+
+def test_ledger_events_of_another_hand_retire_and_restore_a_fact(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    receipt = save(engine, claude, "SQLite")
+
+    def append(kind: str, about: str, number: int) -> list[str]:
+        with (home.store / LEDGER).open("ab") as file:
+            file.write(make_line(kind, about, number))
+        return found(engine, "SQLite")
+
+    seen = [
+        append("retire", receipt.id, 1),
+        append("retire", "fact:none", 2),
+        append("restore", receipt.id, 3),
+        append("unheard-of", receipt.id, 4),
+    ]
+
+    assert seen == [[], [], [receipt.id], [receipt.id]]
+    require_rebuilt_equal(home, engine)
+
+
+def test_ledger_value_retired_reads_as_unknown(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    receipt = save(engine, claude, "SQLite")
+    with (home.store / LEDGER).open("ab") as file:
+        file.write(make_line("retire", receipt.id, 1))
+
+    assert engine.retrieve_memory(claude, subject="Fjord").known is False
+    assert engine.read_memory(claude, id=receipt.id).retired is True
+    assert engine.memory_status(claude).retired == 1
+    assert save(engine, claude, "SQLite").action == "store"
+
+
+def test_ledger_extended_by_another_program_right_after_a_flush(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    class Disk(files.Disk):
+        def _flush_data(self, descriptor: int) -> None:
+            super()._flush_data(descriptor)
+            path = Path(f"/proc/self/fd/{descriptor}").readlink()
+            with path.open("ab") as file:
+                file.write(b"\n")
+
+    engine = home.open(Disk())
+
+    entry = engine.remember(claude, statement="the words")
+    fact = save(engine, claude, "SQLite")
+
+    assert (home.store / TODAY).read_text("utf-8").count("the words") == 1
+    assert (home.store / LEDGER).read_text("utf-8").count("SQLite") == 1
+    assert entries(home) == [entry.id]
+    assert found(engine, "SQLite") == [fact.id]
+    require_rebuilt_equal(home, engine)
+
+
+def test_ledger_changed_between_reading_and_deciding(home: Home, claude: t.Caller):
+    engine = home.open()
+    save(engine, claude, "PostgreSQL")
+    theirs = make_line("retire", "fact:none", 1)
+    seams = iter([theirs])
+
+    class Clock:
+        """Another hand writes while the engine asks for the time."""
+
+        def __call__(self) -> int:
+            with (home.store / LEDGER).open("ab") as file:
+                file.write(next(seams, b""))
+            return home.clock()
+
+    home.close()
+    engine = Engine(home.directory, clock=Clock(), scan_seconds=60)
+    receipt = save(engine, claude, "SQLite")
+    engine.close()
+
+    data = (home.store / LEDGER).read_bytes()
+    assert data.count(theirs) == 1
+    assert data.count(receipt.event_id.encode()) == 1
+    assert receipt.action == "supersede"
+
+
+def test_ledger_turned_into_a_folder_under_an_open_engine(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    entry = engine.remember(claude, statement="the words")
+    save(engine, claude, "SQLite")
+    (home.store / LEDGER).unlink()
+    (home.store / LEDGER).mkdir()
+
+    with pytest.raises(EngineError):
+        save(engine, claude, "DuckDB")
+
+    assert engine.read_memory(claude, id=entry.id).text == "the words"
+    assert [
+        f.object for f in engine.retrieve_memory(claude, subject="Fjord").facts
+    ] == ["SQLite"]
+
+
+def test_old_entry_removed_while_the_ledger_is_damaged(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    engine.remember(claude, statement="the words")
+    save(engine, claude, "SQLite")
+    home.clock.move(minutes=11)
+    home.swap(LEDGER, b"<<<<<<< HEAD\n" + (home.store / LEDGER).read_bytes())
+    home.swap(TODAY, b"# emptied\n")
+
+    scan(engine)
+
+    assert "retire" in codes(engine)
+    (kept,) = (home.directory / "retired").iterdir()
+    assert b"the words" in kept.read_bytes()
+
+
+def test_entry_half_written_by_another_program_is_left_to_it(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    engine.remember(claude, statement="the words")
+    whole = (home.store / TODAY).read_bytes()
+    block = whole.partition(b"\n\n")[2].replace(b'"id":"01m8', b'"id":"01m9')
+    block = block.replace(b"/renor 01m8", b"/renor 01m9")
+
+    home.write(TODAY, whole + b"\n" + block[:-30])
+    scan(engine)
+    during = (home.store / TODAY).read_bytes()
+    home.write(TODAY, whole + b"\n" + block)
+    scan(engine)
+
+    assert during == whole + b"\n" + block[:-30]
+    assert len(entries(home)) == 2
+    assert codes(engine) == []
+
+
 # --- notes
 
 
@@ -896,6 +1041,7 @@ def test_page_of_facts_is_not_memory_until_it_is_edited(
 ):
     save(engine, claude, "SQLite")
     engine.write_page()
+    engine.write_page()
     scan(engine)
     page = home.store / "Facts.md"
     made = page.read_text("utf-8")
@@ -1033,6 +1179,36 @@ def test_index_damaged_between_an_append_and_its_indexing(home: Home, claude: t.
 
     assert (entry.indexed, fact.indexed) == (False, False)
     assert set(found(engine, "zebra")) == {entry.id, fact.id}
+
+
+def test_index_that_lacks_events_is_noticed(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    save(engine, claude, "SQLite")
+    database = apsw.Connection(str(home.directory / INDEX_NAME))
+    database.execute("DELETE FROM event")
+    database.close()
+
+    problems = engine.verify(claude).problems
+
+    assert [problem.code for problem in problems] == ["index-differs"]
+
+
+def test_index_that_cannot_be_made(home: Home, engine: Engine, claude: t.Caller):
+    engine.remember(claude, statement="the words")
+    _drop_tables(home)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+    try:
+        with pytest.raises(Busy):
+            engine.search_text(claude, query="words")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    engine.search_text(claude, query="words")
+    scan(engine)
+    assert len(found(engine, "words")) == 1
 
 
 def test_index_without_room(home: Home, engine: Engine, claude: t.Caller):
