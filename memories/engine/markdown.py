@@ -33,6 +33,7 @@ SEGMENT_SECONDS = 0.25
 """A piece that parses longer than this is hostile or odd: it is cut by lines."""
 
 FRONT_MATTER_BYTES = 64 * 1024
+FRONT_MATTER_DEPTH = 50
 TITLE_CHARS = 120
 FIRST_YEAR, LAST_YEAR = 1900, 2999
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -261,6 +262,7 @@ class FrontMatter:
 
 
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.S | re.M)
+_BRACKET = re.compile(r"[\[\]{}]")
 _TAG = re.compile(r"(?<![\w/#&])#([\w][\w/-]*[\w]|[\w])")
 _WIKILINK = re.compile(r"\[\[([^\[\]\n|#]+)(?:#[^\[\]\n|]*)?(?:\|[^\[\]\n]*)?\]\]")
 _DAY_IN_NAME = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?!\d)")
@@ -290,12 +292,22 @@ def split_front_matter(text: str) -> tuple[FrontMatter, str]:
     if len(source) > FRONT_MATTER_BYTES:
         return FrontMatter(problem="front matter over 64 KiB: not read"), text
     try:
+        _require_shallow(source)
         said = yaml.safe_load(source)
     except (yaml.YAMLError, ValueError, RecursionError):
         return FrontMatter(problem="front matter is not valid YAML"), text
     if not isinstance(said, dict):
         return FrontMatter(), text
     return _read_front_matter({_as_text(k).lower(): v for k, v in said.items()}), body
+
+
+def _require_shallow(source: str) -> None:
+    """Raises: ValueError for deep nesting: the time YAML takes grows with its square."""
+    depth = 0
+    for mark in _BRACKET.findall(source):
+        depth += 1 if mark in "[{" else -1
+        if depth > FRONT_MATTER_DEPTH:
+            raise ValueError
 
 
 def _read_front_matter(said: dict[str, object]) -> FrontMatter:
