@@ -66,15 +66,16 @@ def test_second_start_keeps_memories_and_shows_no_secret(short_folder):
         renor.call(token, "remember", statement="Fjord is written in Python.")
 
     with serving(short_folder, port) as renor:
+        said = renor.output
         context = renor.call(token, "get_context", query="what is Fjord written in?")
 
         assert [memory["text"] for memory in context["memories"]] == [
             "Fjord is written in Python."
         ]
-        assert "shown only now" not in renor.output
-        assert "Bearer" not in renor.output
-        assert "changepassword owner@localhost" in renor.output
-        assert renor.output.endswith("manage.py connect_agent owner@localhost NAME\n")
+        assert "shown only now" not in said
+        assert "Bearer" not in said
+        assert "changepassword owner@localhost" in said
+        assert said.endswith("manage.py connect_agent owner@localhost NAME\n")
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="the README's lines use curl")
