@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from . import recall, rules
+from . import hidden, recall, rules
 from . import types as t
 from .errors import Invalid, NotFound
 from .facts import ValueRow
+from .notes import IMPORTED_FOLDER
 from .passages import MemoryRow, Passage
 from .types import Event
 
@@ -103,7 +104,7 @@ def _is_untrusted(source: str) -> bool | msgspec.UnsetType:
     return True if source.strip().casefold() in rules.RESERVED_LABELS else msgspec.UNSET
 
 
-def is_same_object(current: ValueRow, wanted: Event) -> bool:
+def is_same_object(current: ValueRow, wanted: Event | ValueRow) -> bool:
     return rules.fold_name(current.object) == rules.fold_name(wanted.object)
 
 
@@ -134,13 +135,24 @@ def receipt_of_entry(row: MemoryRow, action: t.Action, *, indexed: bool) -> t.Re
     )
 
 
-def hit_of(found: FoundMemory) -> t.Hit:
+def replaced_by(correction: MemoryRow | None) -> t.Replaced | msgspec.UnsetType:
+    if correction is None:
+        return msgspec.UNSET
+    return t.Replaced(
+        by=correction.id,
+        at=rules.render_moment(correction.at_ms),
+        source=correction.source,
+    )
+
+
+def hit_of(found: FoundMemory, correction: MemoryRow | None = None) -> t.Hit:
     row = found.passage.memory
     return t.Hit(
         id=row.id,
-        title=row.title,
-        text=found.passage.text,
-        heading_path=list(found.passage.heading_path),
+        title=hidden.show(row.title),
+        text=hidden.show(found.passage.text),
+        heading_path=[hidden.show(title) for title in found.passage.heading_path],
+        replaced=replaced_by(correction),
         session_date=row.day,
         score=found.score,
         reason="fts",
@@ -149,8 +161,13 @@ def hit_of(found: FoundMemory) -> t.Hit:
         source=row.source,
         edited=True if row.edited else msgspec.UNSET,
         writer_authenticated=_authenticated(row),
-        untrusted=_is_untrusted(row.source),
+        untrusted=True if _is_import(row) else _is_untrusted(row.source),
+        origin="import" if _is_import(row) else msgspec.UNSET,
     )
+
+
+def _is_import(row: MemoryRow) -> bool:
+    return row.path.startswith(IMPORTED_FOLDER)
 
 
 def _authenticated(row: MemoryRow) -> bool | msgspec.UnsetType:
@@ -159,6 +176,7 @@ def _authenticated(row: MemoryRow) -> bool | msgspec.UnsetType:
 
 
 def memory_of(row: MemoryRow, text: str, offset: int) -> t.Memory:
+    text = hidden.show(text)
     if offset > len(text):
         message = f"offset is {offset:,}; this memory has {len(text):,} characters"
         raise Invalid(message)
@@ -167,7 +185,7 @@ def memory_of(row: MemoryRow, text: str, offset: int) -> t.Memory:
     return t.Memory(
         id=row.id,
         kind=row.kind,
-        title=row.title,
+        title=hidden.show(row.title),
         text=piece,
         offset=offset,
         total_chars=len(text),
@@ -181,7 +199,8 @@ def memory_of(row: MemoryRow, text: str, offset: int) -> t.Memory:
         next_offset=following if following < len(text) else msgspec.UNSET,
         edited=True if row.edited else msgspec.UNSET,
         writer_authenticated=_authenticated(row),
-        untrusted=_is_untrusted(row.source),
+        untrusted=True if _is_import(row) else _is_untrusted(row.source),
+        origin="import" if _is_import(row) else msgspec.UNSET,
     )
 
 
@@ -206,8 +225,8 @@ def fact_of(value: ValueRow, *, dated: bool = False) -> t.Fact:
         id=value.id,
         subject=value.subject,
         predicate=value.predicate,
-        object=value.object,
-        statement=value.statement,
+        object=hidden.show(value.object),
+        statement=hidden.show(value.statement),
         scope=value.scope,
         source=value.source,
         writer=value.writer,
@@ -223,4 +242,32 @@ def fact_of(value: ValueRow, *, dated: bool = False) -> t.Fact:
         valid_to=msgspec.UNSET
         if value.to_ms is None
         else rules.render_moment(value.to_ms),
+    )
+
+
+def duplicate_of(value: ValueRow) -> t.Duplicate:
+    return t.Duplicate(
+        id=value.id,
+        subject=value.subject,
+        predicate=value.predicate,
+        object=hidden.show(value.object),
+        scope=value.scope,
+    )
+
+
+def conflict_of(value: ValueRow) -> t.FactConflict:
+    return t.FactConflict(
+        id=value.id,
+        subject=value.subject,
+        predicate=value.predicate,
+        object=hidden.show(value.object),
+        scope=value.scope,
+        valid_from=rules.render_moment(value.from_ms),
+    )
+
+
+def writer_conflict_of(overwritten: tuple[str, str, int]) -> t.WriterConflict:
+    object_, writer, at_ms = overwritten
+    return t.WriterConflict(
+        object=hidden.show(object_), writer=writer, at=rules.render_moment(at_ms)
     )

@@ -29,7 +29,22 @@ TABLES = (
        statement TEXT, source TEXT, writer TEXT, writer_id TEXT, from_ms INT,
        to_ms INT, retired INT) WITHOUT ROWID""",
     "CREATE INDEX value_key ON value(subject_key, predicate_key, scope)",
+    # Current values by the forms of their subject; see `subject_forms`.
+    """CREATE TABLE subject_form(predicate_key TEXT, form TEXT, whole INT, id TEXT,
+       PRIMARY KEY(predicate_key, form, id)) WITHOUT ROWID""",
+    "CREATE INDEX subject_form_id ON subject_form(id)",
+    """CREATE TABLE overwritten(subject_key TEXT, predicate_key TEXT, scope TEXT,
+       writer_key TEXT, writer TEXT, object TEXT, at_ms INT, value TEXT,
+       PRIMARY KEY(subject_key, predicate_key, scope, writer_key)) WITHOUT ROWID""",
 )
+
+FORM_WORDS = 12
+"""A subject of more words than this is compared as a whole only."""
+
+ALIKE_SHOWN = 5
+OVERWRITTEN_SHOWN = 3
+OWNER_ID = "owner"
+"""Connection id of the owner, whose correction ends every quarrel over a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +132,8 @@ class Facts:
         """Forget every event and value, before the ledger is folded anew."""
         self._passages.remove_facts()
         self._db.execute("DELETE FROM event")
-        self._db.execute("DELETE FROM value")
+        for table in ("value", "subject_form", "overwritten"):
+            self._db.execute(f"DELETE FROM {table}")
 
     def apply_event(self, event: Event, line: bytes = b"") -> None:
         """Fold one event; events come in the order of their ids, each once.
@@ -139,8 +155,8 @@ class Facts:
         )
         if event.kind == "save":
             self._open_value(event, at_ms)
-        elif event.kind == "repeat" and event.statement:
-            self._restate(event)
+        elif event.kind == "repeat":
+            self._repeat(event)
         elif event.kind in ("retire", "restore") and event.about.startswith("fact:"):
             self._set_retired(event.about, is_retired=event.kind == "retire")
 
@@ -155,12 +171,13 @@ class Facts:
             if event.valid_from
             else at_ms
         )
+        self._note_overwritten(key, event)
         for (closed,) in self._db.execute(
             "UPDATE value SET to_ms=? WHERE subject_key=? AND predicate_key=? "
             "AND scope=? AND to_ms IS NULL RETURNING id",
             (from_ms, *key),
         ).fetchall():
-            self._passages.remove_memory(str(closed))
+            self._hide(str(closed))
         value_id = f"fact:{event.id}"
         self._db.execute(
             "INSERT INTO value VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,0)",
@@ -182,11 +199,90 @@ class Facts:
         )
         self._show_current(value_id)
 
-    def _restate(self, event: Event) -> None:
+    def _repeat(self, event: Event) -> None:
+        """Another saved the same: its latest sentence counts, its quarrel ends."""
+        row = self._db.execute(
+            "SELECT subject_key, predicate_key, scope FROM value WHERE id=?",
+            (event.about,),
+        ).fetchone()
+        if row is None:
+            return
+        self._end_quarrel((str(row[0]), str(row[1]), str(row[2])), event)
+        if event.statement:
+            self._db.execute(
+                "UPDATE value SET statement=? WHERE id=?",
+                (event.statement, event.about),
+            )
+            self._show_current(event.about)
+
+    def _note_overwritten(self, key: tuple[str, str, str], event: Event) -> None:
+        """Keep, for each other writer of the open value, what is overwritten now."""
+        row = self._db.execute(
+            "SELECT id, object FROM value WHERE subject_key=? AND predicate_key=? "
+            "AND scope=? AND to_ms IS NULL AND retired=0",
+            key,
+        ).fetchone()
+        for line in self.lines_of(str(row[0])) if row else ():
+            if not _writer_key(line) or _writer_key(line) == _writer_key(event):
+                continue
+            self._db.execute(
+                "INSERT OR REPLACE INTO overwritten VALUES(?,?,?,?,?,?,?,?)",
+                (
+                    *key,
+                    _writer_key(line),
+                    line.writer,
+                    row[1] if row else "",
+                    rules.parse_moment("recorded_at", line.recorded_at),
+                    row[0] if row else "",
+                ),
+            )
+        self._end_quarrel(key, event)
+
+    def _end_quarrel(self, key: tuple[str, str, str], event: Event) -> None:
+        """A writer who saves has seen what stands; the owner settles it for all."""
         self._db.execute(
-            "UPDATE value SET statement=? WHERE id=?", (event.statement, event.about)
+            "DELETE FROM overwritten WHERE subject_key=? AND predicate_key=? "
+            "AND scope=? AND (writer_key=? OR ?)",
+            (*key, _writer_key(event), event.writer_id == OWNER_ID),
         )
-        self._show_current(event.about)
+
+    def overwritten(self, value: ValueRow) -> list[tuple[str, str, int]]:
+        """Return object, writer and moment of what others had set before a current
+        value and have not saved since; newest first. Retired words stay unsaid.
+        """
+        rows = self._db.execute(
+            "SELECT overwritten.object, overwritten.writer, at_ms FROM overwritten "
+            "JOIN value ON value.id = overwritten.value AND value.retired = 0 "
+            "WHERE overwritten.subject_key=? AND overwritten.predicate_key=? "
+            "AND overwritten.scope=? ORDER BY at_ms DESC LIMIT ?",
+            (
+                rules.fold_name(value.subject),
+                rules.fold_name(value.predicate),
+                value.scope,
+                OVERWRITTEN_SHOWN,
+            ),
+        )
+        return [(str(row[0]), str(row[1]), int(str(row[2]))) for row in rows]
+
+    def alike(self, value: ValueRow, scopes: Sequence[str] | None) -> list[ValueRow]:
+        """Return current values of the same predicate that may mean the same thing:
+        their subject has one word more or less, differs only in case or accents, or
+        stands in another scope. Newest first, at most ALIKE_SHOWN.
+        """
+        whole, shorter = subject_forms(value.subject)
+        rows = self._db.execute(
+            "SELECT DISTINCT id FROM subject_form WHERE predicate_key=?1 AND id != ?2 "
+            "AND (form = ?3 OR (whole AND form IN (SELECT value FROM json_each(?4))))",
+            (rules.fold_name(value.predicate), value.id, whole, json.dumps(shorter)),
+        )
+        ids = [str(row[0]) for row in rows]
+        if not ids:
+            return []
+        return self._values(
+            f"{IN_SCOPE} AND id IN (SELECT value FROM json_each(?2))",
+            (scopes_json(scopes), json.dumps(ids)),
+            limit=ALIKE_SHOWN,
+        )
 
     def _set_retired(self, value_id: str, *, is_retired: bool) -> None:
         self._db.execute(
@@ -196,7 +292,7 @@ class Facts:
 
     def _show_current(self, value_id: str) -> None:
         """Make the value searchable exactly if it is current and not retired."""
-        self._passages.remove_memory(value_id)
+        self._hide(value_id)
         value = self.find_value(value_id)
         if value is None or value.retired or value.to_ms is not None:
             return
@@ -212,12 +308,23 @@ class Facts:
             writer_id=value.writer_id,
             at_ms=value.from_ms,
             day=rules.render_day(value.from_ms),
+            replaces=self.lines_of(value_id)[0].replaces,
         )
+        whole, shorter = subject_forms(value.subject)
+        for form in dict.fromkeys((whole, *shorter)):
+            self._db.execute(
+                "INSERT INTO subject_form VALUES(?, ?, ?, ?)",
+                (rules.fold_name(value.predicate), form, form == whole, value_id),
+            )
         words = "\n".join(
             (value.subject, value.predicate, value.object, value.statement)
         )
         number = self._passages.put_memory(row)
         self._passages.add_chunks(number, "", [Chunk((), words)])
+
+    def _hide(self, value_id: str) -> None:
+        self._passages.remove_memory(value_id)
+        self._db.execute("DELETE FROM subject_form WHERE id=?", (value_id,))
 
     def find_value(self, value_id: str) -> ValueRow | None:
         return next(iter(self._values("id=?1", (value_id,))), None)
@@ -324,3 +431,20 @@ _VALUE_COLUMNS = (
     "from_ms, to_ms, retired"
 )
 _events = msgspec.json.Decoder(Event)
+
+
+def _writer_key(event: Event) -> str:
+    """Return what tells writers apart: their lasting id, else the name they gave."""
+    return event.writer_id or (f"name:{event.writer}" if event.writer else "")
+
+
+def subject_forms(subject: str) -> tuple[str, list[str]]:
+    """Return a subject without case and accents, and the same with one word less.
+
+    Two subjects are alike if the whole of one is a form of the other.
+    """
+    words = rules.fold_search(rules.fold_name(subject)).split(" ")
+    shorter = []
+    if 1 < len(words) <= FORM_WORDS:
+        shorter = [" ".join(words[:i] + words[i + 1 :]) for i in range(len(words))]
+    return " ".join(words), list(dict.fromkeys(shorter))

@@ -16,13 +16,15 @@ import apsw
 from . import facts, files, passages
 from .errors import Busy
 
-FORMAT = "7"
+FORMAT = "8"
 """Raised with every change of the tables: an index of another format is rebuilt."""
 
 _TABLES = (
     "CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
     """CREATE TABLE file(path TEXT PRIMARY KEY, raw BLOB, device INT, inode INT,
-       size INT, mtime_ns INT, problem TEXT) WITHOUT ROWID""",
+       size INT, mtime_ns INT, problem TEXT, digest TEXT) WITHOUT ROWID""",
+    "CREATE INDEX file_digest ON file(digest)",
+    "CREATE TABLE moved(path TEXT PRIMARY KEY, now TEXT) WITHOUT ROWID",
     *passages.TABLES,
     *facts.TABLES,
 )
@@ -125,10 +127,16 @@ class Index:
         return (row[0], files.Stamp(*row[1:])) if row else None
 
     def put_file(
-        self, path: str, raw: bytes, stamp: files.Stamp, problem: str = ""
+        self,
+        path: str,
+        raw: bytes,
+        stamp: files.Stamp,
+        problem: str = "",
+        digest: str = "",
     ) -> None:
+        """Note what a file looked like; `digest` of its bytes finds it when moved."""
         self._db.execute(
-            "INSERT OR REPLACE INTO file VALUES(?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO file VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 path,
                 raw,
@@ -137,6 +145,7 @@ class Index:
                 stamp.size,
                 stamp.mtime_ns,
                 problem,
+                digest,
             ),
         )
 
@@ -144,6 +153,25 @@ class Index:
         """Forget a file and all memories read from it."""
         self.passages.remove_memories_of(path)
         self._db.execute("DELETE FROM file WHERE path=?", (path,))
+
+    def note_move(self, path: str) -> None:
+        """Before a file is forgotten, note where the same bytes stand now, if they do
+        in one other place.
+        """
+        rows = self._db.execute(
+            "SELECT other.path FROM file JOIN file AS other USING (digest) "
+            "WHERE file.path=? AND other.path != file.path AND digest != ''",
+            (path,),
+        ).fetchall()
+        if len(rows) == 1:
+            self._db.execute(
+                "INSERT OR REPLACE INTO moved VALUES(?, ?)", (path, rows[0][0])
+            )
+
+    def find_moved(self, path: str) -> str:
+        """Return where a file that was at `path` was moved to, "" when unknown."""
+        row = self._db.execute("SELECT now FROM moved WHERE path=?", (path,)).fetchone()
+        return str(row[0]) if row else ""
 
     def file_problems(self) -> list[tuple[str, str]]:
         rows = self._db.execute(

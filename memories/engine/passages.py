@@ -25,11 +25,13 @@ TABLES = (
     """CREATE TABLE memory(num INTEGER PRIMARY KEY, id TEXT UNIQUE, kind TEXT,
        path TEXT, title TEXT, scope TEXT, source TEXT, writer TEXT, writer_id TEXT,
        at_ms INT, day TEXT, text TEXT, bytes INT, edited INT, entry TEXT,
-       block BLOB, marker TEXT, request TEXT, tags TEXT, links TEXT)""",
+       block BLOB, marker TEXT, request TEXT, tags TEXT, links TEXT,
+       replaces TEXT)""",
     "CREATE INDEX memory_path ON memory(path)",
     "CREATE INDEX memory_entry ON memory(entry)",
     "CREATE INDEX memory_at ON memory(at_ms)",
     "CREATE INDEX memory_entry_at ON memory(at_ms) WHERE kind='entry'",
+    "CREATE INDEX memory_replaces ON memory(replaces) WHERE replaces != ''",
     "CREATE INDEX memory_request ON memory(request) WHERE request != ''",
     "CREATE TABLE chunk(num INTEGER PRIMARY KEY, memory INT, heading TEXT, text TEXT)",
     "CREATE INDEX chunk_memory ON chunk(memory)",
@@ -66,6 +68,7 @@ class MemoryRow(msgspec.Struct, frozen=True, kw_only=True):
     request: str = ""
     tags: Sequence[str] = ()
     links: Sequence[str] = ()
+    replaces: str = ""
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +95,7 @@ class Passages:
     def put_memory(self, row: MemoryRow) -> int:
         """Insert a memory and return its number for `add_chunks`."""
         self._db.execute(
-            "INSERT INTO memory VALUES(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT INTO memory VALUES(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 row.id,
                 row.kind,
@@ -113,6 +116,7 @@ class Passages:
                 row.request,
                 json.dumps(list(row.tags), ensure_ascii=False),
                 json.dumps(list(row.links), ensure_ascii=False),
+                lasting_id(row.replaces),
             ),
         )
         return self._db.last_insert_rowid()
@@ -208,6 +212,18 @@ class Passages:
             (scopes_json(scopes),),
         )
         return {str(row[0]) for row in rows}
+
+    def corrections(
+        self, memory_ids: Iterable[str], scopes: Sequence[str] | None
+    ) -> dict[str, MemoryRow]:
+        """Return the newest live memory that replaces each of these, by lasting id."""
+        rows = self._db.execute(
+            f"SELECT {_MEMORY_COLUMNS}, replaces FROM memory WHERE {IN_SCOPE} "
+            "AND replaces != '' AND replaces IN (SELECT value FROM json_each(?2)) "
+            "ORDER BY at_ms",
+            (scopes_json(scopes), json.dumps([lasting_id(one) for one in memory_ids])),
+        )
+        return {str(row[-1]): _memory_row(row) for row in rows}
 
     def chunks_of(self, memory_id: str) -> list[str]:
         rows = self._db.execute(
@@ -341,6 +357,13 @@ _headings = msgspec.json.Decoder(list[str])
 
 def scopes_json(scopes: Sequence[str] | None) -> str | None:
     return None if scopes is None else json.dumps(list(scopes))
+
+
+def lasting_id(memory_id: str) -> str:
+    """Return an id that a move of the file does not change: an entry's without path."""
+    if memory_id.startswith("entry:"):
+        return "#" + memory_id.rpartition("#")[2]
+    return memory_id
 
 
 def _memory_row(row: Sequence[object]) -> MemoryRow:

@@ -558,7 +558,7 @@ class Store:
             else:
                 self.index.passages.add_chunks(number, title, [chunk])
         problem = problem or front.problem or scope_problem
-        self.index.put_file(file.path, file.raw, file.stamp, problem)
+        self.index.put_file(file.path, file.raw, file.stamp, problem, sha256(data))
 
     def _index_day(self, file: StoreFile, data: bytes) -> None:
         log = markdown.parse_day(data)
@@ -663,6 +663,7 @@ class Store:
                 request=marker.request,
                 tags=markdown.find_tags(entry.text),
                 links=markdown.find_wikilinks(entry.text),
+                replaces=marker.replaces,
             )
         )
         chunks = (chunk for chunk in markdown.iter_chunks(entry.text) if chunk)
@@ -677,6 +678,7 @@ class Store:
     def _forget_file(self, path: str) -> None:
         """A file is gone: its notes with it, its entries not silently."""
         gone = self.index.passages.entries_of(path)
+        self.index.note_move(path)
         self.index.remove_file(path)
         self._rescue_entries(gone)
 

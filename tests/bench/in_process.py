@@ -62,7 +62,9 @@ def count(workspace: Workspace) -> dict[str, object]:
 
 def _current(workspace: Workspace) -> Iterator[str]:
     opened = workspace.open()
-    yield from (value.id for value in opened.store.index.facts.newest_values(None, 10_000))
+    yield from (
+        value.id for value in opened.store.index.facts.newest_values(None, 10_000)
+    )
     opened.close()
 
 

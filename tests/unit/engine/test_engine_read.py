@@ -528,6 +528,24 @@ def test_read_of_an_entry_in_a_file_moved_by_hand_names_its_new_id(
     assert engine.read_memory(claude, id=str(current)).text == "an entry"
 
 
+def test_read_of_a_note_moved_by_hand_names_its_new_id(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    home.write("plan.md", "the plan")
+    scan(engine)
+    (home.store / "old").mkdir()
+    (home.store / "plan.md").rename(home.store / "old" / "plan of May.md")
+    scan(engine)
+
+    with pytest.raises(NotFound) as raised:
+        engine.read_memory(claude, id="note:plan.md")
+
+    assert raised.value.details["currentId"] == "note:old/plan of May.md"
+    home.write("plan.md", "another plan")
+    scan(engine)
+    assert engine.read_memory(claude, id="note:plan.md").text == "another plan"
+
+
 # --- what a scoped connection may not see
 
 

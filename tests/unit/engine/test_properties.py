@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from memories.engine import rules
+from memories.engine import hidden, rules
 from memories.engine.store import STALE_BUFFER_MS
 from tests.unit.engine.homes import (
     FakeClock,
@@ -215,7 +215,7 @@ class WorkspaceMachine(RuleBasedStateMachine):
         assert self.engine.verify(self.caller).entries == len(self.entries)
         for memory_id, entry in self.entries.items():
             memory = self.engine.read_memory(self.caller, id=memory_id)
-            assert memory.text == entry.text
+            assert memory.text == hidden.show(entry.text)
             assert (memory.edited is True) == (entry.text != entry.said)
         for subject, values in self.values.items():
             self.check_values(subject, values)

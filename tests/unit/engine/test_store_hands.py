@@ -1031,9 +1031,9 @@ def test_imported_markers_are_plain_text(home: Home, engine: Engine, claude: t.C
     scan(engine)
 
     assert entries(home) == [receipt.id]
-    assert (
-        "<!-- renor" in engine.read_memory(claude, id=f"note:Imported/x/{TODAY}").text
-    )
+    memory = engine.read_memory(claude, id=f"note:Imported/x/{TODAY}")
+    assert "[hidden HTML comment: renor {" in memory.text
+    assert (memory.origin, memory.untrusted) == ("import", True)
 
 
 def test_page_of_facts_is_not_memory_until_it_is_edited(

@@ -1,0 +1,418 @@
+"""Reading: what a caller may see, ranked, dated and honestly judged.
+
+Scopes are kept to inside the queries, never filtered afterwards. Verdict and order
+are recall.py's. Source: docs/mcp.md.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from . import markdown, recall, rules
+from . import types as t
+from .answers import (
+    FoundMemory,
+    Search,
+    conflict_of,
+    fact_of,
+    hit_of,
+    holds_at,
+    is_same_object,
+    may_see,
+    memory_of,
+    rank,
+    readable_scopes,
+    replaced_by,
+    unknown_memory,
+    writer_conflict_of,
+)
+from .errors import Busy, Invalid, NotFound
+from .facts import ValueRow
+from .operation import Operations, on_index
+from .passages import MemoryRow, Passage, lasting_id
+
+FACTS_WITH_QUERY, FACTS_WITHOUT_QUERY = 12, 20
+CONTEXT_MEMORIES = 24
+PASSAGES = 120
+TOP_K_MOST = 50
+CLOSEST_SUBJECTS = 5
+KNOWN_SUBJECTS = 50
+CONFLICTS_SHOWN = 10
+CORRECTION_STEPS = 5
+"""Corrections of corrections that are brought along; more are only named."""
+
+
+class Reading(Operations):
+    @on_index
+    def get_context(
+        self,
+        caller: t.Caller,
+        *,
+        query: str = "",
+        scope: str = "",
+        max_tokens: int = 800,
+    ) -> t.Context:
+        """Return the facts and memories that match best, more than may fit.
+
+        Cutting to `max_tokens` is the gateway's, which holds the counter.
+        """
+        rules.require_text("query", query, rules.QUERY_CHARS, blank=True)
+        scopes = readable_scopes(caller, scope)
+        self._look_at_ledger()
+        if not query.strip():
+            values = self.store.index.facts.newest_values(scopes, FACTS_WITHOUT_QUERY)
+            return self._context(values, [], "facts", scopes, max_tokens)
+        search = self._search(query, scopes)
+        return self._context(
+            self._matching_values(search),
+            self._hits(search.memories[:CONTEXT_MEMORIES], scopes),
+            "keyword",
+            scopes,
+            max_tokens,
+            is_relevant=search.is_relevant,
+        )
+
+    def _context(
+        self,
+        values: list[ValueRow],
+        hits: list[t.Hit],
+        retrieval: str,
+        scopes: Sequence[str] | None,
+        max_tokens: int,
+        *,
+        is_relevant: bool | None = None,
+    ) -> t.Context:
+        relevant = bool(values) if is_relevant is None else is_relevant
+        return t.Context(
+            facts=[self._fact(value) for value in values],
+            memories=hits,
+            retrieval="facts" if retrieval == "facts" else "keyword",
+            relevance=self._relevance(relevant, scopes),
+            ranked_by="score",
+            conflicts=self._conflicts(values, scopes),
+            tokens=t.Tokens(used=0, max=max_tokens),
+            index=t.IndexState(stale=self.store.is_stale),
+        )
+
+    def _relevance(self, relevant: bool, scopes: Sequence[str] | None) -> t.Relevance:
+        is_whole = not self.store.is_stale
+        if (
+            not relevant
+            and is_whole
+            and not self.store.index.passages.newest(scopes, 1)
+        ):
+            return t.Relevance(relevant=False, reason="empty")
+        return t.Relevance(relevant=relevant)
+
+    def _matching_values(self, search: Search) -> list[ValueRow]:
+        found = (
+            self.store.index.facts.find_value(one.passage.memory.id)
+            for one in search.facts[:FACTS_WITH_QUERY]
+        )
+        return [value for value in found if value is not None]
+
+    def _fact(self, value: ValueRow, *, dated: bool = False) -> t.Fact:
+        fact = fact_of(value, dated=dated)
+        if value.to_ms is not None or value.retired:
+            return fact
+        lost = self.store.index.facts.overwritten(value)
+        if not lost:
+            return fact
+        return msgspec.structs.replace(
+            fact, writer_conflict=[writer_conflict_of(one) for one in lost]
+        )
+
+    def _conflicts(
+        self, values: Sequence[ValueRow], scopes: Sequence[str] | None
+    ) -> list[t.FactConflict]:
+        """Return current values that may speak of the same thing and say another."""
+        facts = self.store.index.facts
+        found = {
+            other.id: other
+            for value in values
+            if value.to_ms is None
+            for other in facts.alike(value, scopes)
+            if not is_same_object(other, value)
+        }
+        newest = sorted(found.values(), key=lambda one: one.from_ms, reverse=True)
+        return [conflict_of(one) for one in newest[:CONFLICTS_SHOWN]]
+
+    def _hits(
+        self, found: Sequence[FoundMemory], scopes: Sequence[str] | None
+    ) -> list[t.Hit]:
+        """Return hits in order, a correction always before what it corrects."""
+        listed = list(found)
+        for _ in range(CORRECTION_STEPS):
+            corrections = self._corrections(listed, scopes)
+            ordered = _with_corrections(listed, corrections)
+            if [one.passage.memory.id for one in ordered] == [
+                one.passage.memory.id for one in listed
+            ]:
+                break
+            listed = ordered
+        return [
+            hit_of(one, corrections.get(lasting_id(one.passage.memory.id)))
+            for one in listed
+        ]
+
+    def _corrections(
+        self, found: Sequence[FoundMemory], scopes: Sequence[str] | None
+    ) -> dict[str, MemoryRow]:
+        ids = [one.passage.memory.id for one in found]
+        return self.store.index.passages.corrections(ids, scopes)
+
+    def _search(self, query: str, scopes: Sequence[str] | None) -> Search:
+        """Find facts and memories that hold words of a query, best first."""
+        index = self.store.index
+        words = recall.query_words(query, rules.fold_search)
+        stems = {word: found for word in words if (found := index.passages.stems(word))}
+        each = index.passages.frequencies(
+            {stem for found in stems.values() for stem in found}
+        )
+        frequency = {
+            word: min(each.get(stem, 0) for stem in found)
+            for word, found in stems.items()
+        }
+        passages = index.passages.passage_count()
+        terms = recall.choose_terms(list(stems), frequency, passages)
+        weights = recall.term_weights(terms, frequency, passages)
+        present = [term for term in terms if frequency[term]]
+        held_as = [1 << terms.index(term) for term in present]
+        return Search(
+            memories=rank(
+                index.passages.search(
+                    present, scopes=scopes, facts=False, limit=PASSAGES
+                ),
+                held_as,
+                weights,
+            ),
+            facts=rank(
+                index.passages.search(
+                    present, scopes=scopes, facts=True, limit=PASSAGES
+                ),
+                held_as,
+                weights,
+            ),
+        )
+
+    @on_index
+    def search_text(
+        self, caller: t.Caller, *, query: str, scope: str = "", top_k: int = 10
+    ) -> t.Hits:
+        """Find the words as one phrase; if nowhere, any of the words.
+
+        Operators and quotes in the query are ordinary characters.
+        """
+        rules.require_text("query", query, rules.QUERY_CHARS)
+        if not 1 <= top_k <= TOP_K_MOST:
+            message = f"top_k is {top_k}; it may be from 1 to {TOP_K_MOST}"
+            raise Invalid(message)
+        scopes = readable_scopes(caller, scope)
+        self._look_at_ledger()
+        found = self._search_phrase(query, scopes)
+        fallback: str | msgspec.UnsetType = msgspec.UNSET
+        if not found:
+            search = self._search(query, scopes)
+            merged = [*search.facts, *search.memories]
+            found = sorted(merged, key=lambda one: one.score, reverse=True)
+            fallback = "any-word" if found else msgspec.UNSET
+        hits = self._hits(found[:top_k], scopes)[:top_k]
+        return t.Hits(
+            hits=hits,
+            relevance=self._relevance(any(hit.matched for hit in hits), scopes),
+            index=t.IndexState(stale=self.store.is_stale),
+            fallback=fallback,
+        )
+
+    def _search_phrase(
+        self, query: str, scopes: Sequence[str] | None
+    ) -> list[FoundMemory]:
+        """Find passages that hold the query letter for letter, case and accents
+        folded; the index is asked for its stems and the text has the last word.
+        """
+        index = self.store.index
+        if not index.passages.stems(query):
+            return []
+        wanted = rules.fold_name(rules.fold_search(query))
+        passages = [
+            passage
+            for is_fact in (True, False)
+            for passage in index.passages.search(
+                [query], scopes=scopes, facts=is_fact, limit=PASSAGES
+            )
+            if wanted in rules.fold_name(rules.fold_search(passage.text))
+        ]
+        return rank(passages, [1], [1.0])
+
+    @on_index
+    def retrieve_memory(
+        self,
+        caller: t.Caller,
+        *,
+        subject: str,
+        predicate: str = "",
+        scope: str = "",
+        as_of: str = "",
+        include_history: bool = False,
+    ) -> t.History:
+        """Return what holds, held at `as_of`, or ever held of a subject."""
+        scopes = readable_scopes(caller, scope)
+        self._look_at_ledger()
+        if not subject.strip():
+            known = self.store.index.facts.subjects(scopes, KNOWN_SUBJECTS)
+            message = "subject is empty: name one of the known subjects"
+            raise Invalid(message, knownSubjects=known)
+        rules.require_text("subject", subject, rules.NAME_CHARS)
+        rules.require_text("predicate", predicate, rules.NAME_CHARS, blank=True)
+        at_ms = (
+            rules.parse_moment("as_of", as_of) if as_of else self.store.moments.now_ms()
+        )
+        values = self.store.index.facts.values_of(subject, "", scopes)
+        wanted = rules.fold_name(predicate)
+        chosen = [
+            value
+            for value in values
+            if (not wanted or rules.fold_name(value.predicate) == wanted)
+            and (include_history or holds_at(value, at_ms))
+        ]
+        closest = msgspec.UNSET if values else self._closest_subjects(subject, scopes)
+        return t.History(
+            known=bool(values),
+            subject=subject,
+            as_of=rules.render_moment(at_ms),
+            facts=[self._fact(value, dated=True) for value in chosen],
+            conflicts=self._conflicts(chosen, readable_scopes(caller, "")),
+            closest_subjects=closest,
+        )
+
+    def _closest_subjects(
+        self, subject: str, scopes: Sequence[str] | None
+    ) -> list[str]:
+        known = self.store.index.facts.subjects(scopes, 2_000)
+        folded = {rules.fold_search(name): name for name in reversed(known)}
+        wanted = rules.fold_search(subject)
+        near = difflib.get_close_matches(wanted, folded, n=CLOSEST_SUBJECTS, cutoff=0.6)
+        parts = [name for name in folded if wanted in name or name in wanted]
+        return [folded[name] for name in dict.fromkeys([*near, *parts])][
+            :CLOSEST_SUBJECTS
+        ]
+
+    @on_index
+    def read_memory(self, caller: t.Caller, *, id: str, offset: int = 0) -> t.Memory:
+        """Return a memory's text from `offset`, in code points, and what is known."""
+        rules.require_text("id", id, rules.OBJECT_CHARS)
+        if offset < 0:
+            message = f"offset is {offset}; it counts characters from 0"
+            raise Invalid(message)
+        self._look_at_ledger()
+        if id.startswith("fact:"):
+            return self._read_fact(caller, id, offset)
+        row = self._get_row(caller, id)
+        correction = self.store.index.passages.corrections([id], caller.scopes)
+        text = row.text if row.kind == "entry" else self._read_note(row)
+        memory = msgspec.structs.replace(
+            memory_of(row, text, offset),
+            replaced=replaced_by(correction.get(lasting_id(id))),
+        )
+        if row.marker:
+            said = msgspec.json.decode(row.marker, type=markdown.Marker)
+            memory = msgspec.structs.replace(
+                memory, cites=said.cites, replaces=said.replaces or msgspec.UNSET
+            )
+        return memory
+
+    def _read_note(self, row: MemoryRow) -> str:
+        """Return a note's whole text from the disk; a day log's hand text."""
+        if row.size_bytes == len(row.text.encode()):
+            return row.text  # only of a day log is the text itself kept
+        known = self.store.index.find_file(row.path)
+        if known is None:
+            message = f"{row.id} is no longer there"
+            raise NotFound(message)
+        try:
+            data, _ = self.store.notes.read(known[0])
+        except OSError as fault:
+            message = f"{row.path} cannot be read now"
+            raise Busy(message) from fault
+        return markdown.decode_note(data)[0]
+
+    def _read_fact(self, caller: t.Caller, memory_id: str, offset: int) -> t.Memory:
+        value = self.store.index.facts.find_value(memory_id)
+        if value is None or not may_see(caller, value.scope):
+            raise unknown_memory(memory_id)
+        row = MemoryRow(
+            id=value.id,
+            kind="fact",
+            path="",
+            title=f"{value.subject} {value.predicate}: {value.object}"[:120],
+            scope=value.scope,
+            source=value.source,
+            writer=value.writer,
+            writer_id=value.writer_id,
+            at_ms=value.from_ms,
+            day=rules.render_day(value.from_ms),
+        )
+        text = value.statement or f"{value.subject} {value.predicate}: {value.object}"
+        shown = fact_of(value, dated=True)
+        return msgspec.structs.replace(
+            memory_of(row, text, offset),
+            subject=value.subject,
+            predicate=value.predicate,
+            object=value.object,
+            current=shown.current,
+            valid_from=shown.valid_from,
+            valid_to=shown.valid_to,
+            retired=True if value.retired else msgspec.UNSET,
+        )
+
+    @on_index
+    def list_recent(self, caller: t.Caller, *, limit: int = 10) -> t.RecentMemories:
+        """Return the newest memories, newest first."""
+        self._look_at_ledger()
+        rows = self.store.index.passages.newest(readable_scopes(caller, ""), limit)
+        return t.RecentMemories(
+            memories=[
+                t.RecentMemory(
+                    id=row.id,
+                    kind=row.kind,
+                    title=row.title,
+                    scope=row.scope,
+                    source=row.source,
+                    writer=row.writer,
+                    at=rules.render_moment(row.at_ms),
+                )
+                for row in rows
+            ]
+        )
+
+
+def _with_corrections(
+    found: Sequence[FoundMemory], corrections: Mapping[str, MemoryRow]
+) -> list[FoundMemory]:
+    """Return what was found with each correction put right before what it corrects.
+
+    One that was not found itself comes along, as near as what it corrects. A fact
+    stands among the facts: here it is only named.
+    """
+    own = {one.passage.memory.id: one for one in found}
+    ordered: dict[str, FoundMemory] = {}
+    for one in found:
+        row = corrections.get(lasting_id(one.passage.memory.id))
+        if row is not None and row.kind != "fact" and row.id not in ordered:
+            ordered[row.id] = own.get(row.id) or _brought_along(row, one)
+        ordered.setdefault(one.passage.memory.id, one)
+    return list(ordered.values())
+
+
+def _brought_along(row: MemoryRow, corrected: FoundMemory) -> FoundMemory:
+    passage = Passage(
+        memory=row,
+        heading_path=(),
+        text=row.text[: markdown.CHUNK_CHARS],
+        rank=corrected.passage.rank,
+        terms=corrected.passage.terms,
+    )
+    return FoundMemory(passage, corrected.share, corrected.score)
