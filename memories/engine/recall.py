@@ -106,7 +106,7 @@ def score(share: float, rank: float, best_rank: float) -> float:
 # --- the budget -------------------------------------------------------------
 
 Count = Callable[[str], int]
-Part = TypeVar("Part", t.Fact, t.Hit)
+Part = TypeVar("Part", t.Fact, t.Hit, t.FactConflict)
 
 
 def fit(context: t.Context, count: Count, max_tokens: int) -> t.Context:
@@ -116,6 +116,9 @@ def fit(context: t.Context, count: Count, max_tokens: int) -> t.Context:
     keyword memories go from the lowest score, then the others, except the newest
     that matches, which is cut at a sentence (`truncated`).
     """
+    if context.conflicts:
+        few = _take(context.conflicts, max_tokens // 4, count)
+        context = msgspec.structs.replace(context, conflicts=few)
     empty = _with(context, [], [])
     room = max_tokens - _count(empty, count, max_tokens)
     facts = _take(context.facts, room // 2, count)
@@ -176,7 +179,7 @@ def _count(context: t.Context, count: Count, max_tokens: int) -> int:
     return used
 
 
-def _cost(part: t.Fact | t.Hit, count: Count) -> int:
+def _cost(part: t.Fact | t.Hit | t.FactConflict, count: Count) -> int:
     return count(msgspec.json.encode(part).decode()) + 1
 
 
