@@ -41,7 +41,6 @@ TABLES = (
 FORM_WORDS = 12
 """A subject of more words than this is compared as a whole only."""
 
-ALIKE_SHOWN = 5
 OVERWRITTEN_SHOWN = 3
 OWNER_ID = "owner"
 """Connection id of the owner, whose correction ends every quarrel over a value."""
@@ -246,43 +245,69 @@ class Facts:
             (*key, _writer_key(event), event.writer_id == OWNER_ID),
         )
 
-    def overwritten(self, value: ValueRow) -> list[tuple[str, str, int]]:
-        """Return object, writer and moment of what others had set before a current
-        value and have not saved since; newest first. Retired words stay unsaid.
+    def overwritten(
+        self, values: Sequence[ValueRow]
+    ) -> dict[str, list[tuple[str, str, int]]]:
+        """Return, by the id of a current value, object, writer and moment of what
+        others had set before and have not saved since; newest first, a few each.
+        Retired words stay unsaid.
         """
+        keys = [
+            (rules.fold_name(v.subject), rules.fold_name(v.predicate), v.scope, v.id)
+            for v in values
+            if v.to_ms is None and not v.retired
+        ]
         rows = self._db.execute(
-            "SELECT overwritten.object, overwritten.writer, at_ms FROM overwritten "
-            "JOIN value ON value.id = overwritten.value AND value.retired = 0 "
-            "WHERE overwritten.subject_key=? AND overwritten.predicate_key=? "
-            "AND overwritten.scope=? ORDER BY at_ms DESC LIMIT ?",
-            (
-                rules.fold_name(value.subject),
-                rules.fold_name(value.predicate),
-                value.scope,
-                OVERWRITTEN_SHOWN,
-            ),
+            "SELECT wanted.value->>3, lost.object, lost.writer, lost.at_ms "
+            "FROM json_each(?) AS wanted JOIN overwritten AS lost "
+            "ON lost.subject_key = wanted.value->>0 "
+            "AND lost.predicate_key = wanted.value->>1 "
+            "AND lost.scope = wanted.value->>2 "
+            "JOIN value ON value.id = lost.value AND value.retired = 0 "
+            "ORDER BY lost.at_ms DESC",
+            (json.dumps(keys),),
         )
-        return [(str(row[0]), str(row[1]), int(str(row[2]))) for row in rows]
+        found: dict[str, list[tuple[str, str, int]]] = {}
+        for value_id, said, writer, at_ms in rows:
+            lines = found.setdefault(str(value_id), [])
+            if len(lines) < OVERWRITTEN_SHOWN:
+                lines.append((str(said), str(writer), int(str(at_ms))))
+        return found
 
-    def alike(self, value: ValueRow, scopes: Sequence[str] | None) -> list[ValueRow]:
-        """Return current values of the same predicate that may mean the same thing:
-        their subject has one word more or less, differs only in case or accents, or
-        stands in another scope. Newest first, at most ALIKE_SHOWN.
+    def alike(
+        self, values: Sequence[ValueRow], scopes: Sequence[str] | None
+    ) -> dict[str, list[ValueRow]]:
+        """Return, by the id of each value, the current values of its predicate that
+        may mean the same thing, newest first: their subject has one word more or
+        less, differs only in case or accents, or stands in another scope.
         """
-        whole, shorter = subject_forms(value.subject)
-        rows = self._db.execute(
-            "SELECT DISTINCT id FROM subject_form WHERE predicate_key=?1 AND id != ?2 "
-            "AND (form = ?3 OR (whole AND form IN (SELECT value FROM json_each(?4))))",
-            (rules.fold_name(value.predicate), value.id, whole, json.dumps(shorter)),
-        )
-        ids = [str(row[0]) for row in rows]
-        if not ids:
-            return []
-        return self._values(
+        wanted: list[tuple[str, str, int, str]] = []
+        for value in values:
+            whole, shorter = subject_forms(value.subject)
+            predicate = rules.fold_name(value.predicate)
+            wanted.append((predicate, whole, 0, value.id))
+            wanted += [(predicate, form, 1, value.id) for form in shorter]
+        pairs = self._db.execute(
+            "SELECT DISTINCT wanted.value->>3, subject_form.id "
+            "FROM json_each(?) AS wanted JOIN subject_form "
+            "ON predicate_key = wanted.value->>0 AND form = wanted.value->>1 "
+            "WHERE whole >= wanted.value->>2 AND subject_form.id != wanted.value->>3",
+            (json.dumps(wanted),),
+        ).fetchall()
+        if not pairs:
+            return {}
+        others = self._values(
             f"{IN_SCOPE} AND id IN (SELECT value FROM json_each(?2))",
-            (scopes_json(scopes), json.dumps(ids)),
-            limit=ALIKE_SHOWN,
+            (scopes_json(scopes), json.dumps([str(pair[1]) for pair in pairs])),
         )
+        asked: dict[str, set[str]] = {}
+        for value_id, other_id in pairs:
+            asked.setdefault(str(other_id), set()).add(str(value_id))
+        found: dict[str, list[ValueRow]] = {}
+        for other in others:
+            for value_id in asked[other.id]:
+                found.setdefault(value_id, []).append(other)
+        return found
 
     def _set_retired(self, value_id: str, *, is_retired: bool) -> None:
         self._db.execute(
@@ -328,6 +353,16 @@ class Facts:
 
     def find_value(self, value_id: str) -> ValueRow | None:
         return next(iter(self._values("id=?1", (value_id,))), None)
+
+    def get_values(self, ids: Sequence[str]) -> list[ValueRow]:
+        """Return the values with these ids, in their order."""
+        found = {
+            value.id: value
+            for value in self._values(
+                "id IN (SELECT value FROM json_each(?1))", (json.dumps(list(ids)),)
+            )
+        }
+        return [found[one] for one in ids if one in found]
 
     def current_value(
         self, subject: str, predicate: str, scope: str

@@ -36,7 +36,13 @@ from .passages import MemoryRow, Passage, lasting_id
 
 FACTS_WITH_QUERY, FACTS_WITHOUT_QUERY = 12, 20
 CONTEXT_MEMORIES = 24
-PASSAGES = 120
+PASSAGES = 100
+FACT_PASSAGES = 36
+"""Passages ranked; a fact has one, and three times as many as are shown settle ties."""
+
+CHARS_PER_TOKEN = 8
+"""More than any text has: a bound for what cannot fit, before tokens are counted."""
+
 TOP_K_MOST = 50
 CLOSEST_SUBJECTS = 5
 KNOWN_SUBJECTS = 50
@@ -68,7 +74,7 @@ class Reading(Operations):
         search = self._search(query, scopes)
         return self._context(
             self._matching_values(search),
-            self._hits(search.memories[:CONTEXT_MEMORIES], scopes),
+            self._hits(_within(search.memories, max_tokens), scopes),
             "keyword",
             scopes,
             max_tokens,
@@ -87,7 +93,7 @@ class Reading(Operations):
     ) -> t.Context:
         relevant = bool(values) if is_relevant is None else is_relevant
         return t.Context(
-            facts=[self._fact(value) for value in values],
+            facts=self._facts(values),
             memories=hits,
             retrieval="facts" if retrieval == "facts" else "keyword",
             relevance=self._relevance(relevant, scopes),
@@ -108,33 +114,32 @@ class Reading(Operations):
         return t.Relevance(relevant=relevant)
 
     def _matching_values(self, search: Search) -> list[ValueRow]:
-        found = (
-            self.store.index.facts.find_value(one.passage.memory.id)
-            for one in search.facts[:FACTS_WITH_QUERY]
-        )
-        return [value for value in found if value is not None]
+        ids = [one.passage.memory.id for one in search.facts[:FACTS_WITH_QUERY]]
+        return self.store.index.facts.get_values(ids)
 
-    def _fact(self, value: ValueRow, *, dated: bool = False) -> t.Fact:
-        fact = fact_of(value, dated=dated)
-        if value.to_ms is not None or value.retired:
-            return fact
-        lost = self.store.index.facts.overwritten(value)
-        if not lost:
-            return fact
-        return msgspec.structs.replace(
-            fact, writer_conflict=[writer_conflict_of(one) for one in lost]
-        )
+    def _facts(
+        self, values: Sequence[ValueRow], *, dated: bool = False
+    ) -> list[t.Fact]:
+        lost = self.store.index.facts.overwritten(values)
+        facts = []
+        for value in values:
+            fact = fact_of(value, dated=dated)
+            if value.id in lost:
+                conflict = [writer_conflict_of(one) for one in lost[value.id]]
+                fact = msgspec.structs.replace(fact, writer_conflict=conflict)
+            facts.append(fact)
+        return facts
 
     def _conflicts(
         self, values: Sequence[ValueRow], scopes: Sequence[str] | None
     ) -> list[t.FactConflict]:
         """Return current values that may speak of the same thing and say another."""
-        facts = self.store.index.facts
+        current = [value for value in values if value.to_ms is None]
+        alike = self.store.index.facts.alike(current, scopes)
         found = {
             other.id: other
-            for value in values
-            if value.to_ms is None
-            for other in facts.alike(value, scopes)
+            for value in current
+            for other in alike.get(value.id, ())
             if not is_same_object(other, value)
         }
         newest = sorted(found.values(), key=lambda one: one.from_ms, reverse=True)
@@ -191,7 +196,7 @@ class Reading(Operations):
             ),
             facts=rank(
                 index.passages.search(
-                    present, scopes=scopes, facts=True, limit=PASSAGES
+                    present, scopes=scopes, facts=True, limit=FACT_PASSAGES
                 ),
                 held_as,
                 weights,
@@ -283,7 +288,7 @@ class Reading(Operations):
             known=bool(values),
             subject=subject,
             as_of=rules.render_moment(at_ms),
-            facts=[self._fact(value, dated=True) for value in chosen],
+            facts=self._facts(chosen, dated=True),
             conflicts=self._conflicts(chosen, readable_scopes(caller, "")),
             closest_subjects=closest,
         )
@@ -387,6 +392,22 @@ class Reading(Operations):
                 for row in rows
             ]
         )
+
+
+def _within(found: Sequence[FoundMemory], max_tokens: int) -> list[FoundMemory]:
+    """Return the best that may fit into a budget, and the newest that matches."""
+    best: list[FoundMemory] = []
+    room = max_tokens * CHARS_PER_TOKEN
+    for one in found[:CONTEXT_MEMORIES]:
+        if room < 0:
+            break
+        best.append(one)
+        room -= len(one.passage.text)
+    matched = [one for one in found[:CONTEXT_MEMORIES] if one.share >= recall.CLOSE]
+    newest = max(matched, key=lambda one: one.passage.memory.day, default=None)
+    if newest is not None and newest not in best:
+        best.append(newest)
+    return best
 
 
 def _with_corrections(

@@ -29,6 +29,7 @@ from .passages import MemoryRow
 from .store import ATTEMPTS
 from .types import Event
 
+DUPLICATES_SHOWN = 5
 RETRY_MS = 60_000
 """The same entry again within a minute is a retry. Source: the tool contract."""
 
@@ -287,7 +288,8 @@ class Saving(Operations):
         value = facts.find_value(value_id)
         if value is None:
             return []
-        return [duplicate_of(one) for one in facts.alike(value, caller.scopes)]
+        alike = facts.alike([value], caller.scopes).get(value_id, [])
+        return [duplicate_of(one) for one in alike[:DUPLICATES_SHOWN]]
 
     def _decide_fact(self, wanted: Event) -> t.Receipt:
         """Store, supersede, or leave as it is: from the values as they stand now."""
