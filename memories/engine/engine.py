@@ -20,7 +20,7 @@ from .moments import clock_now_ms, random_bits
 from .operation import on_index
 from .reading import Reading
 from .saving import Saving
-from .store import Store
+from .store import SETTLE_SECONDS, Store
 
 PROBLEMS_SHOWN = 100
 NONE = (0, 0)
@@ -38,13 +38,20 @@ class Engine(Saving, Reading):
         clock: Callable[[], int] = clock_now_ms,
         random: Callable[[], int] = random_bits,
         scan_seconds: float = SLEEP_SCAN_SECONDS,
+        settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         """Open a workspace and look at its files for about `scan_seconds`.
 
         The caller holds the workspace's lock. Raises: Corrupt when the folder is
         not a workspace; OSError.
         """
-        self.store = Store(directory, disk=disk, clock=clock, random=random)
+        self.store = Store(
+            directory,
+            disk=disk,
+            clock=clock,
+            random=random,
+            settle_seconds=settle_seconds,
+        )
         self.store.finish_opening(scan_seconds)
 
     def close(self) -> None:

@@ -130,9 +130,10 @@ class Disk:
                 raise OSError(errno.EINVAL, "not a regular file")
             _require_expected(before, expected)
             self._write_whole(descriptor, data, before.st_size)
+            # Taken before the flush: a change by another hand from here on differs.
+            after = os.fstat(descriptor)
             # An empty file may be what an earlier failure left, its name unflushed.
             self._flush_append(descriptor, None if before.st_size else path)
-            after = os.fstat(descriptor)
         finally:
             os.close(descriptor)
         return Appended(
@@ -277,11 +278,7 @@ def _is_intact(path: Path, after: os.stat_result, expected_size: int) -> bool:
         shown = os.lstat(path)
     except FileNotFoundError:
         return False
-    return (
-        shown.st_dev == after.st_dev
-        and shown.st_ino == after.st_ino
-        and shown.st_size == after.st_size == expected_size
-    )
+    return Stamp.of(shown) == Stamp.of(after) and after.st_size == expected_size
 
 
 def stamp_of(path: Path) -> Stamp | None:
@@ -405,7 +402,7 @@ class WorkspaceLock:
         """
         try:
             shown = os.lstat(self._path)
-        except FileNotFoundError:
+        except OSError:
             shown = None
         held = os.fstat(self._descriptor)
         if shown is None or (shown.st_dev, shown.st_ino) != (held.st_dev, held.st_ino):

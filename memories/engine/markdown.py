@@ -19,6 +19,8 @@ import msgspec
 import yaml
 from markdown_it import MarkdownIt
 
+from .types import GLOBAL_SCOPE
+
 if TYPE_CHECKING:
     from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
@@ -52,7 +54,7 @@ class Marker(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     writer: str = ""
     writer_id: str = ""
     source: str = ""
-    scope: str = "global"
+    scope: str = GLOBAL_SCOPE
     replaces: str = ""
     cites: list[str] = []
     date: str = ""
@@ -184,8 +186,9 @@ def _take_entry(
     stop = limit if is_open else _after_line(data, end + len(end_line))
     raw = data[start.end() : text_stop]
     if marker.id in seen:
-        day.problems.append(f"entry {marker.id} stands twice; the copy is text")
-        hand.append(raw)
+        day.problems.append(f"entry {marker.id} stands twice")
+        copy = _read_entry(marker, raw, b"", is_open=is_open)
+        hand.append(text_of_copy(copy).encode())
         return stop
     seen.add(marker.id)
     entry = _read_entry(marker, raw, data[start.start() : stop], is_open=is_open)
@@ -204,6 +207,16 @@ def _read_marker(source: bytes) -> Marker:
     if not marker.id or not FIRST_YEAR <= year <= LAST_YEAR:
         raise ValueError
     return marker
+
+
+def text_of_copy(copy: Entry) -> str:
+    """Return what of an entry's copy is a person's own text: only what was changed.
+
+    Nothing that was told to a project alone: hand text is read in every scope.
+    """
+    if not copy.edited or copy.marker.scope != GLOBAL_SCOPE:
+        return ""
+    return f"\n{copy.text}\n"
 
 
 def _after_line(data: bytes, position: int) -> int:

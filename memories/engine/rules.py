@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from .errors import Invalid, TooLarge
+from .types import GLOBAL_SCOPE as GLOBAL_SCOPE
 
 STATEMENT_CHARS = 4_000
 NAME_CHARS = 200
@@ -23,7 +24,6 @@ DAY_CHARS = 10
 """No ISO 8601 form of a moment with an hour is as short; none of a day is longer."""
 
 RESERVED_LABELS = frozenset({"system", "developer", "assistant", "renor"})
-GLOBAL_SCOPE = "global"
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")

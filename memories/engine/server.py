@@ -176,6 +176,13 @@ class _Loop:
         """Return how long to wait for requests; make the page when it is quiet."""
         if self._has_work:
             return 0
+        due = self._engine.store.settle_in()
+        if due == 0:
+            self._engine.look_again()
+            self._has_work = True
+            return 0
+        if due is not None:
+            return min(max(left, 0), due)
         if not self._wants_page:
             return max(left, 0)
         quiet = time.monotonic() - self._last_use

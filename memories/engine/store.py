@@ -12,6 +12,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -36,6 +37,10 @@ STALE_BUFFER_MS = 10 * 60 * 1000
 """An entry younger than this that vanishes was in an editor's older buffer."""
 
 CLOCK_BEHIND_MS = 60_000
+SETTLE_SECONDS = 1.0
+"""Quiet after another hand's change before what is missing counts as missing: an
+editor may still be writing. Until then it is found and read as before."""
+
 NOT_YET = files.Stamp(0, 0, -1, 0)
 """Stands for a file's stamp while it is only partly taken in."""
 
@@ -43,6 +48,14 @@ ATTEMPTS = 8
 """Appends tried against another hand before the caller is asked to come back."""
 
 Done = TypeVar("Done")
+
+
+@dataclass(slots=True)
+class _Unsettled:
+    """A day log that lacks entries since another hand changed it."""
+
+    stamp: files.Stamp
+    since: float
 
 
 class Store:
@@ -55,7 +68,10 @@ class Store:
         disk: files.Disk | None = None,
         clock: Callable[[], int] = clock_now_ms,
         random: Callable[[], int] = random_bits,
+        settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
+        self._settle_seconds = settle_seconds
+        self._unsettled: dict[str, _Unsettled] = {}
         self.directory = directory
         self.disk = disk or files.Disk()
         self.moments = Moments(clock, random)
@@ -346,7 +362,7 @@ class Store:
         for _ in range(ATTEMPTS):
             if self.look_at(path) and self.index.passages.find_entry(marker.id):
                 return True
-            known = self.index.find_file(path)
+            known = self._seen(path)
             raw, expected = known if known else (path.encode(), None)
             try:
                 appended = self._append_block(day, block, expected)
@@ -381,11 +397,35 @@ class Store:
         if is_new:
             self._put_note_of_day(file, "")
         self._put_entry(file, entry)
-        self.index.put_file(file.path, file.raw, file.stamp)
+        waiting = self._unsettled.get(file.path)
+        if waiting is not None:
+            waiting.stamp = file.stamp
+        self.index.put_file(file.path, file.raw, NOT_YET if waiting else file.stamp)
+
+    def _seen(self, path: str) -> tuple[bytes, files.Stamp] | None:
+        """Return a file's raw name and how it was last read, settled or not."""
+        known = self.index.find_file(path)
+        waiting = self._unsettled.get(path)
+        return (known[0], waiting.stamp) if known and waiting else known
+
+    def settle_in(self) -> float | None:
+        """Return in how many seconds a scan is due that settles what is missing."""
+        if not self._unsettled:
+            return None
+        first = min(waiting.since for waiting in self._unsettled.values())
+        return max(0.0, first + self._settle_seconds - time.monotonic())
+
+    def _is_settling(self, file: StoreFile) -> bool:
+        """Whether another hand was at a file so lately that it may not be done."""
+        waiting = self._unsettled.get(file.path)
+        if waiting is None or waiting.stamp != file.stamp:
+            waiting = _Unsettled(file.stamp, time.monotonic())
+            self._unsettled[file.path] = waiting
+        return time.monotonic() - waiting.since < self._settle_seconds
 
     def look_at(self, path: str) -> bool:
         """Take in a file that another hand has changed. Returns whether one has."""
-        known = self.index.find_file(path)
+        known = self._seen(path)
         raw, seen = known if known else (path.encode(), None)
         stamp = self.notes.stamp(raw)
         if stamp == seen:
@@ -507,6 +547,8 @@ class Store:
         except (OSError, EngineError, files.Changed) as fault:
             reason = fault.strerror if isinstance(fault, OSError) else str(fault)
             self.reports.add("not-taken-in", reason or type(fault).__name__, path)
+            if isinstance(fault, Busy | files.Changed):
+                self._unsettled[path] = _Unsettled(NOT_YET, time.monotonic())
 
     def _index_file(self, file: StoreFile) -> Iterator[None]:
         """Bring the index to a file's content; a file that cannot be read is named."""
@@ -572,15 +614,27 @@ class Store:
         entries, copies = self._own_entries(file, log.entries)
         for copy in copies:
             log.problems.append(f"entry {copy.marker.id} {COPY_PROBLEM}")
-            log.hand_text += f"\n{copy.text}\n"
+            log.hand_text += markdown.text_of_copy(copy)
         gone = known.keys() - {entry.marker.id for entry in entries}
+        # Its last entry without an end: cut off by a person, or not yet all written.
+        half = {log.torn_id} & known.keys() if log.torn_at is not None else set()
+        kept: list[MemoryRow] = []
+        if (gone or half) and self._is_settling(file):
+            kept = [known[entry_id] for entry_id in sorted(gone | half)]
+            entries = [entry for entry in entries if entry.marker.id not in half]
+        else:
+            self._unsettled.pop(file.path, None)
         self.index.passages.remove_memories_of(file.path)
         self._put_note_of_day(file, log.hand_text)
         for entry in entries:
             self._put_entry(file, entry)
             self._note_return(file, entry)
-        self.index.put_file(file.path, file.raw, file.stamp, "; ".join(log.problems))
-        self._rescue_entries([known[entry_id] for entry_id in sorted(gone)])
+        for row in kept:
+            self._put_row(row)
+        stamp = NOT_YET if kept else file.stamp
+        self.index.put_file(file.path, file.raw, stamp, "; ".join(log.problems))
+        if not kept:
+            self._rescue_entries([known[entry_id] for entry_id in sorted(gone)])
 
     def _own_entries(
         self, file: StoreFile, entries: list[markdown.Entry]
@@ -642,7 +696,7 @@ class Store:
         title = markdown.first_line(entry.text)
         at_ms = rules.parse_moment("at", marker.at)
         self.moments.seen(at_ms)
-        number = self.index.passages.put_memory(
+        self._put_row(
             MemoryRow(
                 id=f"entry:{file.path}#{marker.id}",
                 kind="entry",
@@ -666,7 +720,10 @@ class Store:
                 replaces=marker.replaces,
             )
         )
-        chunks = (chunk for chunk in markdown.iter_chunks(entry.text) if chunk)
+
+    def _put_row(self, row: MemoryRow) -> None:
+        number = self.index.passages.put_memory(row)
+        chunks = (chunk for chunk in markdown.iter_chunks(row.text) if chunk)
         self.index.passages.add_chunks(number, "", chunks)
 
     def _note_return(self, file: StoreFile, entry: markdown.Entry) -> None:
@@ -710,21 +767,23 @@ class Store:
 
     def _put_back(self, day: str, rows: list[MemoryRow]) -> None:
         """Append entries again under their own ids: an older copy had lost them."""
-        blocks = b"".join(b"\n" + row.block.lstrip(b"\n") for row in rows)
         path = self.notes.day_path(day)
         raw = path.encode()
+        missing = rows
         for _ in range(ATTEMPTS):
+            blocks = b"".join(b"\n" + row.block.lstrip(b"\n") for row in missing)
             with contextlib.suppress(files.Changed):
-                expected = self.notes.stamp(raw)
-                if self.notes.append_block(day, blocks, expected=expected).intact:
-                    break
+                self.notes.append_block(day, blocks, expected=self.notes.stamp(raw))
+            # What the file says counts, not what was written to it.
+            data, stamp = self.notes.read(raw)
+            there = {one.marker.id for one in markdown.parse_day(data).entries}
+            missing = [row for row in rows if row.entry not in there]
+            if not missing:
+                break
         else:
             # Undone with the step, the rows are still known and found missing again.
             message = f"another program keeps replacing {path}"
             raise Busy(message)
-        # From the file, not from memory: the rows must say what the bytes say.
-        self.index.remove_file(path)
-        data, stamp = self.notes.read(raw)
         self._index_day(StoreFile(path, raw, stamp), data)
         self.reports.add(
             "entries-put-back",

@@ -17,6 +17,8 @@ from .errors import Detail as Detail
 VERSION = "0.1.0"
 """Of the product; pyproject.toml reads it from here."""
 
+GLOBAL_SCOPE = "global"
+
 Act = Literal["read", "write", "own"]
 Action = Literal["store", "supersede", "nochange"]
 MemoryKind = Literal["note", "entry", "fact"]

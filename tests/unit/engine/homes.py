@@ -53,6 +53,7 @@ class Home:
         disk: files.Disk | None = None,
         *,
         scan_seconds: float = EVERYTHING_SECONDS,
+        settle_seconds: float = 0.0,
     ) -> Engine:
         """Open an engine; the one before is closed first, as the lock demands."""
         self.close()
@@ -62,6 +63,7 @@ class Home:
             clock=self.clock,
             random=lambda: next(self._numbers),
             scan_seconds=scan_seconds,
+            settle_seconds=settle_seconds,
         )
         self._engines.append(engine)
         return engine

@@ -160,7 +160,7 @@ def test_copied_marker_of_one_file():
 
     assert [entry.text for entry in log.entries] == ["first"]
     assert "copied" in log.hand_text
-    assert log.problems == ["entry e1 stands twice; the copy is text"]
+    assert log.problems == ["entry e1 stands twice"]
 
 
 def test_text_after_an_end_marker_is_hand_text():
@@ -541,3 +541,31 @@ def test_marker_keeps_what_it_does_not_know_out_of_the_way():
     assert (entry.marker.id, entry.text, entry.edited) == ("e1", "words", False)
     assert b'"weather"' in entry.block
     assert msgspec.json.decode(b'{"id":"e1","at":""}', type=Marker).scope == "global"
+
+
+def test_exact_copy_of_an_entry_is_nobodys_text():
+    block = render_entry(
+        Marker(id="e1", at="2026-11-30T12:00:00.000Z", digest=text_digest("words")),
+        "words",
+        "12:00",
+    )
+
+    log = parse_day(block + b"mine\n" + block)
+
+    assert [entry.text for entry in log.entries] == ["words"]
+    assert log.hand_text.split() == ["mine"]
+
+
+def test_changed_copy_of_a_projects_entry_is_not_shown_to_all():
+    marker = Marker(
+        id="e1",
+        at="2026-11-30T12:00:00.000Z",
+        scope="project:hidden",
+        digest=text_digest("words"),
+    )
+
+    log = parse_day(
+        render_entry(marker, "words", "12:00") + render_entry(marker, "other", "12:00")
+    )
+
+    assert log.hand_text.strip() == ""

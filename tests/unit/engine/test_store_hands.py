@@ -1325,3 +1325,48 @@ def test_leftovers_of_an_interrupted_replacement_are_removed(home: Home):
     home.open()
 
     assert [path.exists() for path in leftovers] == [False] * 4
+
+
+# --- an editor in the middle of saving
+
+
+def test_entries_missing_from_a_file_being_written_are_still_there(
+    home: Home, claude: t.Caller
+):
+    engine = home.open(settle_seconds=60)
+    receipts = [engine.remember(claude, statement=f"word {n}") for n in range(5)]
+    file = home.store / TODAY
+    whole = file.read_bytes()
+
+    file.write_bytes(whole[: len(whole) // 2])
+    scan(engine)
+    during = engine.remember(claude, statement="said meanwhile")
+
+    for number, receipt in enumerate(receipts):
+        assert engine.read_memory(claude, id=receipt.id).text == f"word {number}"
+    assert engine.store.settle_in() is not None
+    file.write_bytes(whole)
+    scan(engine)
+    assert engine.read_memory(claude, id=during.id).text == "said meanwhile"
+    assert file.read_bytes() == whole
+    assert list((home.directory / "retired").iterdir()) == []
+
+
+def test_entries_missing_once_a_file_is_quiet_are_put_back_once(
+    home: Home, claude: t.Caller
+):
+    engine = home.open(settle_seconds=60)
+    receipts = [engine.remember(claude, statement=f"word {n}") for n in range(5)]
+    file = home.store / TODAY
+    file.write_bytes(b"# my own\n")
+    scan(engine)
+
+    engine = home.open()  # settles at once
+    scan(engine)
+    scan(engine)
+
+    assert engine.store.settle_in() is None
+    data = file.read_bytes()
+    for receipt in receipts:
+        assert data.count(f'"id":"{receipt.event_id}"'.encode()) == 1
+    assert data.startswith(b"# my own\n")
