@@ -17,7 +17,7 @@ from .notes import IMPORTED_FOLDER
 from .passages import MemoryRow, Passage
 from .types import Event
 
-NAMES_SHOWN = 50
+NAMES_SHOWN, NAME_CHARS = 50, 100
 READ_BYTES = 12_000
 """Most bytes of text in one read_memory: even at a token a byte, under 20,000."""
 
@@ -42,7 +42,11 @@ class Search(msgspec.Struct, frozen=True):
 
 
 def rank(
-    passages: Sequence[Passage], held_as: Sequence[int], weights: Sequence[float]
+    passages: Sequence[Passage],
+    held_as: Sequence[int],
+    weights: Sequence[float],
+    *,
+    by_strength: bool = True,
 ) -> list[FoundMemory]:
     """Return each memory once, by its best passage, best first.
 
@@ -56,9 +60,8 @@ def rank(
         if share is None:
             held = sum(bit for i, bit in enumerate(held_as) if passage.terms >> i & 1)
             share = shares[passage.terms] = recall.coverage(held, weights)
-        found = FoundMemory(
-            passage, share, recall.score(share, passage.rank, best_rank)
-        )
+        strength = passage.rank if by_strength else best_rank
+        found = FoundMemory(passage, share, recall.score(share, strength, best_rank))
         known = best.get(passage.memory.id)
         if known is None or found.score > known.score:
             best[passage.memory.id] = found
@@ -194,14 +197,18 @@ def memory_of(row: MemoryRow, text: str, offset: int) -> t.Memory:
         writer=row.writer,
         at=rules.render_moment(row.at_ms),
         session_date=row.day,
-        tags=list(row.tags)[:NAMES_SHOWN],
-        links=list(row.links)[:NAMES_SHOWN],
+        tags=_shown_names(row.tags),
+        links=_shown_names(row.links),
         next_offset=following if following < len(text) else msgspec.UNSET,
         edited=True if row.edited else msgspec.UNSET,
         writer_authenticated=_authenticated(row),
         untrusted=True if _is_import(row) else _is_untrusted(row.source),
         origin="import" if _is_import(row) else msgspec.UNSET,
     )
+
+
+def _shown_names(names: Sequence[str]) -> list[str]:
+    return [hidden.show(name[:NAME_CHARS]) for name in names[:NAMES_SHOWN]]
 
 
 def _first_bytes(text: str, most: int) -> str:

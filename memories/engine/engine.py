@@ -143,7 +143,9 @@ class Engine(Saving, Reading):
             total=len(after),
             indexed=sum(before.get(path) != stamp for path, stamp in after.items()),
             errors=len(skipped) + len(problems),
-            skipped_too_large=[s.path for s in skipped if s.reason == "too large"],
+            skipped_too_large=[s.path for s in skipped if s.reason == "too large"][
+                :100
+            ],
             skipped_non_utf8_names=[
                 s.path for s in skipped if s.reason == "name is not UTF-8"
             ],

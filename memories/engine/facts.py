@@ -154,10 +154,23 @@ class Facts:
         )
         if event.kind == "save":
             self._open_value(event, at_ms)
+        elif event.kind == "erase":
+            self._close_erased(event, at_ms)
         elif event.kind == "repeat":
             self._repeat(event)
         elif event.kind in ("retire", "restore") and event.about.startswith("fact:"):
             self._set_retired(event.about, is_retired=event.kind == "retire")
+
+    def _close_erased(self, event: Event, at_ms: int) -> None:
+        """What an erased value had superseded stays superseded: a gap, not a return."""
+        moment = event.valid_from
+        from_ms = rules.parse_moment("valid_from", moment) if moment else at_ms
+        for value_id in event.supersedes:
+            self._db.execute(
+                "UPDATE value SET to_ms=? WHERE id=? AND to_ms IS NULL",
+                (from_ms, value_id),
+            )
+            self._show_current(value_id)
 
     def _open_value(self, event: Event, at_ms: int) -> None:
         key = (

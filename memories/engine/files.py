@@ -22,6 +22,7 @@ from .errors import Busy, Conflict, Corrupt
 MAX_FILE_BYTES = 10 * 1024 * 1024
 """A larger Markdown file is named as skipped, not read. Source: docs/store-format.md."""
 
+MAX_MTIME_NS = 2**62
 MARKDOWN_SUFFIXES = (".md", ".markdown")
 TOO_LARGE = "too large"
 TEMPORARY_PREFIX = ".renor-"
@@ -55,7 +56,9 @@ class Stamp:
 
     @classmethod
     def of(cls, found: os.stat_result) -> Stamp:
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        # SQLite keeps 64 bits; a file system may claim a year far beyond.
+        mtime_ns = max(min(found.st_mtime_ns, MAX_MTIME_NS), 0)
+        return cls(found.st_dev, found.st_ino, found.st_size, mtime_ns)
 
     def is_same_file(self, other: Stamp) -> bool:
         return (self.device, self.inode) == (other.device, other.inode)
@@ -81,6 +84,7 @@ class Appended:
 class Disk:
     """Durable changes to files; every method that returns has flushed its work."""
 
+    _flushed: frozenset[Path] = frozenset()
     _waiting: dict[tuple[int, int], int] | None = None
     """Descriptors whose flush is shared, by device and inode; None outside."""
 
@@ -180,6 +184,26 @@ class Disk:
         finally:
             os.close(descriptor)
         return True
+
+    def make_sure(self, path: Path) -> None:
+        """Flush a file that this process has not flushed yet; an absent one is fine.
+
+        What was read may be in the page cache alone, from a process killed between
+        its write and its flush: no receipt may rest on that. Raises: DiskFailed.
+        """
+        if path in self._flushed:
+            return
+        try:
+            descriptor = self._open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            return
+        try:
+            self._flush_data(descriptor)
+        except OSError as fault:
+            raise DiskFailed(str(fault.strerror)) from fault
+        finally:
+            os.close(descriptor)
+        self._flushed = self._flushed | {path}
 
     def _write_whole(self, descriptor: int, data: bytes, size_before: int) -> None:
         """Write all of `data` or nothing: a short write is cut off again."""

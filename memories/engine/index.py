@@ -44,6 +44,12 @@ class IndexFull(Busy):
 FAULTS = (apsw.Error, IndexUnusable)
 """What a read of a broken index may raise."""
 
+_PASSING = (
+    *(apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.BusyError),
+    *(apsw.ReadOnlyError, apsw.NoMemError),
+)
+"""Says nothing against the file: it is kept for when the disk is well again."""
+
 _NO_ROOM = frozenset(
     {
         *(apsw.SQLITE_FULL, apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_FSYNC),
@@ -74,6 +80,9 @@ class Index:
                 self._make_tables(db)
             found = db.execute("SELECT value FROM meta WHERE key='format'").fetchone()
         except apsw.Error as fault:
+            if isinstance(fault, _PASSING):
+                message = "the index cannot be opened now: is the disk full?"
+                raise IndexFull(message) from fault
             raise IndexUnusable(type(fault).__name__) from fault
         if found is None or found[0] != FORMAT:
             db.close()

@@ -72,8 +72,9 @@ def parse_line(line: bytes) -> Event:
     if f"{zlib.crc32(body):08x}".encode() != tail[:8]:
         raise ValueError("its checksum does not match")
     try:
+        line.decode()
         return _events.decode(line)
-    except msgspec.DecodeError as fault:
+    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise ValueError("not an event") from fault
 
 

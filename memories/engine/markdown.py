@@ -307,7 +307,7 @@ def split_front_matter(text: str) -> tuple[FrontMatter, str]:
     try:
         _require_shallow(source)
         said = yaml.safe_load(source)
-    except (yaml.YAMLError, ValueError, RecursionError):
+    except Exception:  # noqa: BLE001 - PyYAML lets KeyError, IndexError and more out
         return FrontMatter(problem="front matter is not valid YAML"), text
     if not isinstance(said, dict):
         return FrontMatter(), text

@@ -47,6 +47,7 @@ def render(values: Sequence[ValueRow]) -> bytes:
 
 def is_page(data: bytes) -> bool:
     """Whether these bytes are a page as it was made, untouched since."""
+    data = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
     first, _, body = data.partition(b"\n")
     mark, _, digest = first.decode(errors="replace").partition(_MARK)
     if mark or not digest:

@@ -286,6 +286,33 @@ class Passages:
         )
         return dict(rows)
 
+    def count_holding(self, terms: Iterable[str], scopes: Sequence[str]) -> list[int]:
+        """Return in how many passages of these scopes each term stands.
+
+        For whoever may see some scopes alone: figures of all would tell of the rest.
+        """
+        return [
+            self._count(
+                "SELECT count(*) FROM words JOIN chunk ON chunk.num = words.rowid "
+                "JOIN memory ON memory.num = chunk.memory "
+                f"WHERE words MATCH ?2 AND {IN_SCOPE}",
+                scopes_json(scopes),
+                _quote(term),
+            )
+            for term in terms
+        ]
+
+    def count_passages(self, scopes: Sequence[str]) -> int:
+        return self._count(
+            "SELECT count(*) FROM chunk JOIN memory ON memory.num = chunk.memory "
+            f"WHERE {IN_SCOPE}",
+            scopes_json(scopes),
+        )
+
+    def _count(self, sql: str, *values: str | None) -> int:
+        row = self._db.execute(sql, values).fetchone()
+        return int(row[0]) if row else 0
+
     def passage_count(self) -> int:
         row = self._db.execute("SELECT count(*) FROM chunk").fetchone()
         return int(row[0]) if row else 0

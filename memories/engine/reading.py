@@ -104,7 +104,7 @@ class Reading(Operations):
         )
 
     def _relevance(self, relevant: bool, scopes: Sequence[str] | None) -> t.Relevance:
-        is_whole = not self.store.is_stale
+        is_whole = not (self.store.is_stale or self.store.ledger_damage)
         if (
             not relevant
             and is_whole
@@ -173,19 +173,13 @@ class Reading(Operations):
         """Find facts and memories that hold words of a query, best first."""
         index = self.store.index
         words = recall.query_words(query, rules.fold_search)
-        stems = {word: found for word in words if (found := index.passages.stems(word))}
-        each = index.passages.frequencies(
-            {stem for found in stems.values() for stem in found}
-        )
-        frequency = {
-            word: min(each.get(stem, 0) for stem in found)
-            for word, found in stems.items()
-        }
-        passages = index.passages.passage_count()
-        terms = recall.choose_terms(list(stems), frequency, passages)
+        frequency, passages = self._frequencies(words, scopes)
+        terms = recall.choose_terms(list(frequency), frequency, passages)
         weights = recall.term_weights(terms, frequency, passages)
         present = [term for term in terms if frequency[term]]
         held_as = [1 << terms.index(term) for term in present]
+        # BM25 is of the whole index: to a limited reader it would tell of the rest.
+        by_strength = scopes is None
         return Search(
             memories=rank(
                 index.passages.search(
@@ -193,6 +187,7 @@ class Reading(Operations):
                 ),
                 held_as,
                 weights,
+                by_strength=by_strength,
             ),
             facts=rank(
                 index.passages.search(
@@ -200,8 +195,29 @@ class Reading(Operations):
                 ),
                 held_as,
                 weights,
+                by_strength=by_strength,
             ),
         )
+
+    def _frequencies(
+        self, words: Sequence[str], scopes: Sequence[str] | None
+    ) -> tuple[dict[str, int], int]:
+        """Return in how many passages each word stands, and how many there are, of
+        those the reader may see. A word's frequency is that of its rarest part.
+        """
+        passages = self.store.index.passages
+        stems = {word: found for word in words if (found := passages.stems(word))}
+        if scopes is not None:
+            counts = passages.count_holding(stems, scopes)
+            return dict(zip(stems, counts, strict=True)), passages.count_passages(
+                scopes
+            )
+        each = passages.frequencies({stem for some in stems.values() for stem in some})
+        frequency = {
+            word: min(each.get(stem, 0) for stem in found)
+            for word, found in stems.items()
+        }
+        return frequency, passages.passage_count()
 
     @on_index
     def search_text(
@@ -250,7 +266,7 @@ class Reading(Operations):
             )
             if wanted in rules.fold_name(rules.fold_search(passage.text))
         ]
-        return rank(passages, [1], [1.0])
+        return rank(passages, [1], [1.0], by_strength=scopes is None)
 
     @on_index
     def retrieve_memory(

@@ -28,7 +28,7 @@ CLOSE = 0.5
 """A memory matches when it holds half of the query's informative weight."""
 
 ANSWER_TOKENS = 20_000
-SENTENCE_END = re.compile("[.!?\u3002\uff01\uff1f](?=\\s|$)|\n")
+SENTENCE_END = re.compile("[.!?](?=\\s|$)|[\u3002\uff01\uff1f]|\n")
 
 # Function words of English and Portuguese, and the verbs of asking: they stand in
 # every question and say nothing about what is asked for. Folded, as words are.
@@ -126,8 +126,10 @@ def fit(context: t.Context, count: Count, max_tokens: int) -> t.Context:
     memories = _take_memories(context.memories, room - used, count)
     used += sum(_cost(memory, count) for memory in memories)
     if len(facts) < len(context.facts):
-        more = _take(context.facts[len(facts) :], room - used, count)
-        facts = facts + more
+        taken = {fact.id for fact in facts}
+        left = [fact for fact in context.facts if fact.id not in taken]
+        taken |= {fact.id for fact in _take(left, room - used, count)}
+        facts = [fact for fact in context.facts if fact.id in taken]
     return _settle(context, facts, memories, count, max_tokens)
 
 
@@ -186,10 +188,10 @@ def _cost(part: t.Fact | t.Hit | t.FactConflict, count: Count) -> int:
 def _take(parts: Iterable[Part], room: int, count: Count) -> list[Part]:
     taken: list[Part] = []
     for part in parts:
-        room -= _cost(part, count)
-        if room < 0:
-            break
-        taken.append(part)
+        cost = _cost(part, count)
+        if cost <= room:  # one that is too long must not silence those after it
+            room -= cost
+            taken.append(part)
     return taken
 
 
@@ -209,18 +211,26 @@ def _take_memories(memories: Sequence[t.Hit], room: int, count: Count) -> list[t
     if spared is not None:
         cost = _cost(spared, count)
         if cost > room:
-            return _cut_to_room(spared, room, count)
-        kept, room = [spared], room - cost
+            # Cut to half, so that it does not silence shorter ones that match.
+            half = room if len(memories) == 1 else room // 2
+            kept = _cut_to_room(spared, half, count) or _cut_to_room(
+                spared, room, count
+            )
+            cost = sum(_cost(memory, count) for memory in kept)
+        else:
+            kept = [spared]
+        room -= cost
     # Taking the best until one does not fit is dropping the lowest until all fit,
     # and counts no more than what is kept.
     for memory in sorted(memories, key=lambda m: (_is_keyword(m), -m.score)):
         if memory is spared:
             continue
-        room -= _cost(memory, count)
-        if room < 0:
-            break
-        kept.append(memory)
-    return [memory for memory in memories if any(memory is one for one in kept)]
+        cost = _cost(memory, count)
+        if cost <= room:
+            room -= cost
+            kept.append(memory)
+    by_id = {memory.id: memory for memory in kept}
+    return [by_id[memory.id] for memory in memories if memory.id in by_id]
 
 
 def _without_lowest(memories: list[t.Hit]) -> list[t.Hit]:
@@ -233,6 +243,16 @@ def _without_lowest(memories: list[t.Hit]) -> list[t.Hit]:
 def _cut_to_room(memory: t.Hit, room: int, count: Count) -> list[t.Hit]:
     """Return the memory cut at a sentence so that it fits, or nothing."""
     ends = [found.end() for found in SENTENCE_END.finditer(memory.text)]
+    best = _longest_that_fits(memory, ends, room, count)
+    if best:
+        return best
+    # No sentence is short enough: anywhere is better than nothing of it.
+    return _longest_that_fits(memory, range(20, len(memory.text), 20), room, count)
+
+
+def _longest_that_fits(
+    memory: t.Hit, ends: Sequence[int], room: int, count: Count
+) -> list[t.Hit]:
     low, high = 0, len(ends)
     best: list[t.Hit] = []
     while low < high:

@@ -22,7 +22,7 @@ from .answers import (
     receipt_of_event,
     source_label,
 )
-from .errors import Busy, Conflict, Invalid, ReadOnly
+from .errors import Busy, Conflict, Invalid, ReadOnly, TooLarge
 from .facts import ValueRow
 from .operation import Operations, on_index
 from .passages import MemoryRow
@@ -30,6 +30,7 @@ from .store import ATTEMPTS
 from .types import Event
 
 DUPLICATES_SHOWN = 5
+CITES_MOST = 50
 RETRY_MS = 60_000
 """The same entry again within a minute is a retry. Source: the tool contract."""
 
@@ -174,6 +175,7 @@ class Saving(Operations):
             text,
         )
         if earlier:
+            self._make_sure_of(earlier)
             return receipt_of_entry(earlier, "nochange", indexed=True)
         entry_id, at_ms = self.store.moments.next()
         local = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(time_zone)
@@ -191,6 +193,7 @@ class Saving(Operations):
             digest=markdown.text_digest(text),
         )
         file_day = day or f"{local:%Y-%m-%d}"
+        self._require_in_time(caller.deadline_ms)
         indexed = self.store.append_entry(file_day, marker, text, f"{local:%H:%M}")
         return t.Receipt(
             action="store",
@@ -201,6 +204,12 @@ class Saving(Operations):
             indexed=indexed,
             warnings=warnings,
         )
+
+    def _make_sure_of(self, row: MemoryRow) -> None:
+        """Let no receipt rest on words that may be in the page cache alone."""
+        known = self.store.index.find_file(row.path)
+        if known is not None:
+            self.store.disk.make_sure(self.store.notes.locate(known[0]))
 
     def _find_retry(
         self, caller: t.Caller, wanted: markdown.Marker, text: str
@@ -271,7 +280,7 @@ class Saving(Operations):
         for _ in range(ATTEMPTS):
             try:
                 self.store.sync_in_transaction()
-                receipt = self._decide_fact(wanted)
+                receipt = self._decide_fact(wanted, caller.deadline_ms)
             except files.Changed:
                 continue
             return msgspec.structs.replace(
@@ -291,7 +300,7 @@ class Saving(Operations):
         alike = facts.alike([value], caller.scopes).get(value_id, [])
         return [duplicate_of(one) for one in alike[:DUPLICATES_SHOWN]]
 
-    def _decide_fact(self, wanted: Event) -> t.Receipt:
+    def _decide_fact(self, wanted: Event, deadline_ms: int) -> t.Receipt:
         """Store, supersede, or leave as it is: from the values as they stand now."""
         current = self.store.index.facts.current_value(
             wanted.subject, wanted.predicate, wanted.scope
@@ -300,6 +309,7 @@ class Saving(Operations):
         if current and same:
             line = self._find_exact_repeat(current, wanted)
             if line:
+                self.store.disk.make_sure(self.store.ledger.path)
                 receipt = receipt_of_event(line, "nochange", value_id=current.id)
                 return msgspec.structs.replace(receipt, supersedes=[])
         event_id, at_ms = self.store.moments.next()
@@ -312,6 +322,7 @@ class Saving(Operations):
             event.supersedes = [current.id]
         if event.kind == "save":
             event.valid_from = event.recorded_at
+        self._require_in_time(deadline_ms)
         indexed = self.store.append_event(event)
         action: t.Action = "supersede" if event.supersedes else "store"
         return msgspec.structs.replace(
@@ -344,7 +355,11 @@ class Saving(Operations):
                 "writing"
             )
             raise ReadOnly(message)
-        if caller.deadline_ms and time.time() * 1000 > caller.deadline_ms:
+        self._require_in_time(caller.deadline_ms)
+
+    @staticmethod
+    def _require_in_time(deadline_ms: int) -> None:
+        if deadline_ms and time.time() * 1000 > deadline_ms:
             message = "the call came too late to begin a write: nothing was saved"
             raise Busy(message)
 
@@ -378,6 +393,9 @@ class Saving(Operations):
         """Return the cited ids, and a warning for each that is not known."""
         rules.require_text("cites", cites, rules.OBJECT_CHARS, blank=True)
         named = [part.strip() for part in cites.split(",") if part.strip()]
+        if len(named) > CITES_MOST:
+            message = f"cites names {len(named)} memories; at most {CITES_MOST}"
+            raise TooLarge(message)
         warnings = [
             t.Warning(code="unknown-cite", message=f"{cited} is not a known memory")
             for cited in named
@@ -402,6 +420,7 @@ class Saving(Operations):
             self.store.finish_scan()
         event = self.store.index.facts.find_event_by_request(request_id)
         if event is not None:
+            self.store.disk.make_sure(self.store.ledger.path)
             action: t.Action = "supersede" if event.supersedes else "store"
             is_repeat = event.kind == "repeat"
             return t.Written(
@@ -412,5 +431,12 @@ class Saving(Operations):
                 )
             )
         row = self.store.index.passages.find_entry_by_request(request_id)
-        found = receipt_of_entry(row, "store", indexed=True) if row else None
-        return t.Written(receipt=found)
+        if row is None and (self.store.is_stale or self.store.ledger.has_changed()):
+            message = (
+                "not all files have been read: whether it was written is not known"
+            )
+            raise Busy(message)
+        if row is None:
+            return t.Written(receipt=None)
+        self._make_sure_of(row)
+        return t.Written(receipt=receipt_of_entry(row, "store", indexed=True))

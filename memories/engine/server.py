@@ -58,6 +58,10 @@ def run(
     except (EngineError, OSError, files.DiskFailed) as fault:
         _say_ready(ready_fd, _why_not(fault))
         return CANNOT_OPEN
+    except Exception as fault:  # noqa: BLE001 - refused with a reason, not crashed
+        _report(fault)
+        _say_ready(ready_fd, _why_not(OSError(0, type(fault).__name__)))
+        return CANNOT_OPEN
     loop = _Loop(engine, lock, listener, idle_seconds, lifeline_fd)
     _say_ready(ready_fd, b"+\n")
     try:
@@ -146,7 +150,9 @@ class _Loop:
         try:
             while not self._ending:
                 self._turn(signals)
-            self._engine.write_page()
+            with contextlib.suppress(Busy):
+                self._require_lock()
+                self._engine.write_page()
         except files.DiskFailed:
             self._exit_code = 1
         self._end()
@@ -170,7 +176,15 @@ class _Loop:
         # What was read is answered even when this turn is the last.
         self._answer_all(requests)
         if self._has_work and not self._ending:
-            self._has_work = self._engine.work(SLICE_SECONDS)
+            self._work()
+
+    def _work(self) -> None:
+        """Take in what other hands did, which may write: the lock must be ours."""
+        try:
+            self._require_lock()
+        except Busy:
+            return
+        self._has_work = self._engine.work(SLICE_SECONDS)
 
     def _patience(self, left: float) -> float:
         """Return how long to wait for requests; make the page when it is quiet."""
@@ -189,7 +203,9 @@ class _Loop:
         if quiet < PAGE_SECONDS:
             return PAGE_SECONDS - quiet
         self._wants_page = False
-        self._engine.write_page()
+        with contextlib.suppress(Busy):
+            self._require_lock()
+            self._engine.write_page()
         return 0
 
     def _answer_all(self, requests: list[tuple[_Connection, bytes]]) -> None:
@@ -279,7 +295,11 @@ class _Loop:
             _report(fault)
             defect = EngineError("an internal error; the owner can see it in the log")
             return wire.encode(wire.Reply(error=wire.error_to_wire(defect)))
-        return wire.encode(wire.Reply(ok=msgspec.Raw(wire.encode(answer))))
+        reply = wire.encode(wire.Reply(ok=msgspec.Raw(wire.encode(answer))))
+        if len(reply) > wire.MAX_FRAME_BYTES:
+            too_long = EngineError("the answer is too long to be sent")
+            return wire.encode(wire.Reply(error=wire.error_to_wire(too_long)))
+        return reply
 
     def _perform(self, request: wire.Request) -> msgspec.Struct:
         operation = OPERATIONS.get(request.operation)

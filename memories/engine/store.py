@@ -89,6 +89,8 @@ class Store:
         self._scan: Iterator[None] | None = None
         self._scan_again = False
         self._incomplete = False
+        for name in ("retired", "incoming"):  # empty, git and backups drop them
+            self.disk.make_folder(directory / name)
         self._sweep_temporaries()
         self.index = self._open_index()
         self._guarded(self._begin)
@@ -136,7 +138,11 @@ class Store:
         except IndexUnusable:
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{path}{suffix}").unlink(missing_ok=True)
+        try:
             return Index(path)
+        except IndexUnusable as fault:
+            message = "the index cannot be made: is the disk full or read-only?"
+            raise Busy(message) from fault
 
     def close(self) -> None:
         self.keep_reports()
@@ -189,6 +195,11 @@ class Store:
         Appended lines are folded as they come; any other change folds all anew.
         """
         shown = files.stamp_of(self.ledger.path)
+        if shown is None and os.path.lexists(self.ledger.path):
+            # No empty memory: what the index knows stays, and nothing is appended.
+            self.ledger.is_damaged = True
+            self.ledger_damage = f"{LEDGER_NAME} is not a regular file"
+            return
         known = self._known_ledger()
         if shown in (known, self.ledger.stamp) and (shown or not known):
             self.ledger.stamp = shown
@@ -251,6 +262,8 @@ class Store:
                 self.index.facts.apply_event(events[event_id], lines[event_id])
             except Invalid:
                 self.reports.add("ledger-event", f"event {event_id} has no moment")
+        # Another clock may be ahead of ours: what is saved next comes after it.
+        self.moments.seen(self.index.facts.newest_event()[1])
 
     def _rescue_events(
         self, gone: set[str], events: dict[str, Event], lines: dict[str, bytes]
@@ -323,9 +336,11 @@ class Store:
             with self._step():
                 step()
         except IndexFull:
+            self.want_scan()
             return False
         except IndexUnusable:
             self._try_rebuild()
+            self.want_scan()
             return False
         return True
 
@@ -568,7 +583,18 @@ class Store:
             self.index.remove_file(file.path)
             self.index.put_file(file.path, file.raw, file.stamp)
         else:
+            yield from self._try_note(file, data)
+
+    def _try_note(self, file: StoreFile, data: bytes) -> Iterator[None]:
+        """Index a note; one that no rule foresaw is named and stops no other."""
+        try:
             yield from self._index_note(file, data)
+        except (*FAULTS, EngineError, files.DiskFailed):
+            raise
+        except Exception as fault:  # noqa: BLE001 - a person's file can be anything
+            self.index.remove_file(file.path)
+            problem = f"cannot be read: {type(fault).__name__}"
+            self.index.put_file(file.path, file.raw, file.stamp, problem)
 
     def _index_note(self, file: StoreFile, data: bytes) -> Iterator[None]:
         text, problem = markdown.decode_note(data)

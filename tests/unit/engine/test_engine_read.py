@@ -615,7 +615,6 @@ def test_scoped_connection_and_files_it_may_not_see(home: Home, guest: t.Caller)
     assert (report.total, report.errors) == (0, 0)
 
 
-@pytest.mark.xfail(reason="word statistics are of the whole workspace", strict=True)
 def test_scoped_connection_gets_the_same_scores_whatever_else_there_is(
     home: Home, engine: Engine, claude: t.Caller, guest: t.Caller
 ):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memories.engine import hidden
 from memories.engine import types as t
 from memories.engine.engine import Engine
 from memories.engine.errors import (
@@ -96,7 +97,7 @@ def test_remember_keeps_any_text_as_it_is(shared: Engine, text: str):
 
     receipt = shared.remember_note(claude, text=text)
 
-    assert shared.read_memory(claude, id=receipt.id).text == text
+    assert shared.read_memory(claude, id=receipt.id).text == hidden.show(text)
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,12 @@ def make_hit(number: int, **given: object) -> t.Hit:
     return t.Hit(**{**said, **given})  # type: ignore[arg-type]
 
 
-def make_fact(number: int) -> t.Fact:
+def make_fact(number: int, object_: str = "") -> t.Fact:
     return t.Fact(
         id=f"fact:{number:03d}",
         subject=f"subject {number}",
         predicate="is",
-        object="x" * (number % 7 * 10),
+        object=object_ or "x" * (number % 7 * 10),
         statement="",
         scope="global",
         source="claude",
@@ -151,7 +151,7 @@ def test_fit_keeps_to_any_budget_and_counts_exactly(
         assert answer.tokens.used <= budget
     kept = {memory.id for memory in answer.memories}
     assert [m.id for m in answer.memories] == [m.id for m in memories if m.id in kept]
-    assert answer.facts == context.facts[: len(answer.facts)]
+    assert answer.facts == [f for f in context.facts if f in answer.facts]
 
 
 def test_fit_with_a_counter_that_counts_more_for_the_whole():
@@ -236,10 +236,35 @@ def test_fit_cuts_the_newest_relevant_memory_at_a_sentence():
     assert cut.text.count(".") > 5
 
 
-def test_fit_without_room_for_a_sentence_leaves_the_memory_out():
-    memory = make_hit(1, text="word " * 400 + ".")
+def test_fit_without_room_for_a_sentence_cuts_anywhere():
+    memory = make_hit(1, text="word " * 400 + ".", matched=True)
 
-    assert recall.fit(make_context([], [memory]), toy_count, 200).memories == []
+    answer = recall.fit(make_context([], [memory]), toy_count, 200)
+
+    (cut,) = answer.memories
+    assert cut.truncated
+    assert memory.text.startswith(cut.text)
+    assert answer.tokens.used <= 200
+
+
+def test_fit_does_not_let_one_long_fact_silence_the_others():
+    facts = [make_fact(1, "long " * 900), make_fact(2), make_fact(3)]
+
+    answer = recall.fit(make_context(facts, []), toy_count, 800)
+
+    assert answer.facts == facts[1:]
+
+
+def test_fit_does_not_let_one_long_memory_silence_a_short_one():
+    long = make_hit(1, text="word. " * 400, matched=True, session_date="2026-11-30")
+    short = make_hit(
+        2, text="Short and exact.", matched=True, session_date="2026-11-01"
+    )
+
+    answer = recall.fit(make_context([], [long, short]), toy_count, 800)
+
+    assert [memory.id for memory in answer.memories] == [long.id, short.id]
+    assert answer.memories[0].truncated
 
 
 def test_fit_drops_empty_members_first_when_tight():

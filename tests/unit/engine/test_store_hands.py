@@ -1370,3 +1370,46 @@ def test_entries_missing_once_a_file_is_quiet_are_put_back_once(
     for receipt in receipts:
         assert data.count(f'"id":"{receipt.event_id}"'.encode()) == 1
     assert data.startswith(b"# my own\n")
+
+
+# --- what no rule foresaw
+
+
+@pytest.mark.parametrize(
+    "front",
+    ["x: !!bool maybe", 'x: !!int ""', 'x: !!float ""', "date: !!timestamp foo"],
+)
+def test_front_matter_that_the_yaml_library_chokes_on(
+    home: Home, claude: t.Caller, front: str
+):
+    home.write("odd.md", f"---\n{front}\n---\nzebra words\n")
+    home.write("fine.md", "zebra too")
+
+    engine = home.open()
+
+    assert {hit.id for hit in engine.search_text(claude, query="zebra").hits} == {
+        "note:odd.md",
+        "note:fine.md",
+    }
+
+
+def test_file_from_the_far_future_is_found(home: Home, claude: t.Caller):
+    path = home.write("future.md", "zebra words")
+    os.utime(path, ns=(2**62, 2**62))
+
+    engine = home.open()
+
+    assert [hit.id for hit in engine.search_text(claude, query="zebra").hits] == [
+        "note:future.md"
+    ]
+
+
+def test_workspace_without_its_empty_folders_opens(home: Home, claude: t.Caller):
+    home.close()
+    for name in ("retired", "incoming"):
+        (home.directory / name).rmdir()
+
+    engine = home.open()
+
+    assert engine.remember(claude, statement="words").action == "store"
+    assert (home.directory / "retired").is_dir()
