@@ -92,10 +92,12 @@ class Sight:
         self._data = data
         self._make_notify = make_notify
         self._notify: Notify | None = None
+        self._watched: tuple[str, ...] = ()
         self.mode: WatcherMode = "inotify"
 
     def look_at(self, workspaces: Iterable[str]) -> None:
-        stores = [workspace_folder(self._data, w) / "store" for w in workspaces]
+        self._watched = tuple(workspaces)
+        stores = [workspace_folder(self._data, w) / "store" for w in self._watched]
         present = [str(store) for store in stores if store.is_dir()]
         if self._notify is not None:
             self._notify.close()
@@ -118,11 +120,25 @@ class Sight:
         if self._notify is None:
             (interrupt or threading.Event()).wait(seconds)
             return set()
-        found = self._notify.watch(50, 50, max(1, int(seconds * 1000)), interrupt)
+        try:
+            found = self._notify.watch(50, 50, max(1, int(seconds * 1000)), interrupt)
+        except WatchfilesRustInternalError:
+            return self._look_again()
         if isinstance(found, str):  # nothing but "timeout", "stop" or "signal"
             return set()
         named = (self._workspace_of(path) for _kind, path in found)
         return {workspace for workspace in named if workspace}
+
+    def _look_again(self) -> set[str]:
+        """Watch anew after a failure; anything may have changed, so all have.
+
+        A name that is not UTF-8 fails, and goes on failing in the same watch. The
+        error holds the path, so nothing of it is told.
+        """
+        # Something that keeps writing to such a file must not keep a core busy.
+        time.sleep(REBUILD_SECONDS / 4)
+        self.look_at(self._watched)
+        return set(self._watched)
 
     def _workspace_of(self, path: str) -> str:
         """Return whose store `path` lies in; "" for what is no memory (dot names)."""

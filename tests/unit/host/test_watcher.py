@@ -1,3 +1,4 @@
+import os
 import threading
 from pathlib import Path
 
@@ -153,3 +154,18 @@ def test_nothing_awake_means_nothing_watched(data: Path):
 
     assert not kernel.made[-1].is_open
     assert sight.changed(0.0, threading.Event()) == set()
+
+
+def test_name_that_is_not_utf8_does_not_blind_the_watcher(
+    data: Path, capfd: pytest.CaptureFixture[str]
+):
+    sight = watcher.Sight(data, watcher.make_rust_notify)
+    sight.look_at([ONE, TWO])
+    odd = os.fsencode(store(data, TWO)) + b"/latin-\xe9.md"
+
+    Path(os.fsdecode(odd)).write_text("olá", encoding="utf-8")
+    assert sight.changed(5.0, None) == {ONE, TWO}
+
+    Path(store(data, ONE), "after.md").write_text("seen", encoding="utf-8")
+    assert sight.changed(5.0, None) == {ONE}
+    assert capfd.readouterr() == ("", "")
