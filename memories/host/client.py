@@ -34,8 +34,11 @@ from .sockets import SocketFolder
 
 IDLE_PER_WORKSPACE = 8
 IDLE_WORKSPACES = 128
-BUSY_PER_WORKSPACE = 32
-"""An engine answers in turn; more at once would only wait in its queue."""
+BUSY_PER_WORKSPACE = 8
+PLACE_SECONDS = 1.0
+"""An engine answers in turn, so more at once would only wait in its queue, each in a
+thread of the door's: half of those stay free for other workspaces, and who finds no
+place soon hears "not now"."""
 
 ATTEMPTS = 4
 """One retry is for the race with sleep; more are for a machine with more workspaces in
@@ -90,7 +93,7 @@ class Client:
         Raises: CannotReach: nothing was done. LinkBroke: unknown.
         """
         entry = self._entry(workspace)
-        if not entry.free.acquire(timeout=_remaining(deadline)):
+        if not entry.free.acquire(timeout=min(PLACE_SECONDS, _remaining(deadline))):
             raise CannotReach(not_now("full", "the workspace is busy", 1.0))
         try:
             return self._ask(entry, workspace, request, deadline)
