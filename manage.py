@@ -15,8 +15,17 @@ def main() -> None:
             "`.venv/bin/python manage.py`."
         )
         raise SystemExit(message) from error
-    execute_from_command_line(sys.argv)
+    from django.core.exceptions import ImproperlyConfigured
+
+    try:
+        execute_from_command_line(sys.argv)
+    except ImproperlyConfigured as error:
+        # A setting to mend is no fault of the program: its message says all.
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

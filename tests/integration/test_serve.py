@@ -156,6 +156,42 @@ def test_taken_port_is_named_with_the_way_out(short_folder):
     assert "Traceback" not in renor.output
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            {"RENOR_PORT": "http"},
+            "Settings that need mending:\n"
+            "  - RENOR_PORT accepts a whole number from 1 to 65535, not 'http'\n",
+        ),
+        (
+            {"DATABASE_URL": "sqlite:////nowhere/at-all/secret.sqlite3"},
+            "CommandError: The accounts database cannot be reached: see that it runs, "
+            "and that DATABASE_URL is right.\n",
+        ),
+    ],
+)
+def test_what_is_to_be_mended_is_said_without_a_traceback(short_folder, wrong, said):
+    port = str(find_free_port())
+    done = subprocess.run(
+        SERVE,
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "RENOR_DATA": str(short_folder / "data"),
+            "RENOR_PORT": port,
+            **wrong,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 1
+    assert done.stderr == said
+
+
 def test_without_redis_the_queue_lies_on_disk(short_folder):
     with serving(short_folder, env=WITHOUT_REDIS) as renor:
         renor.call(renor.token, "remember", statement="To be verified.")

@@ -24,8 +24,9 @@ from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
+from django.db import OperationalError, connections
 from django.db.migrations.executor import MigrationExecutor
+from psycopg_pool import PoolTimeout
 
 from accounts.models import User
 from accounts.opening import open_account
@@ -255,8 +256,7 @@ def _is_free(host: str, port: int) -> bool:
 
 def _prepare() -> Iterator[str]:
     """Bring database and static files up to date; yields a line per step before it."""
-    connection = connections["default"]
-    executor = MigrationExecutor(connection)
+    executor = _migration_executor()
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if plan:
         yield f"database: {len(plan)} migrations"
@@ -269,6 +269,18 @@ def _prepare() -> Iterator[str]:
         yield "static files"
         call_command("collectstatic", interactive=False, verbosity=0)
         stamp.write_text(sources, encoding="ascii")
+
+
+def _migration_executor() -> MigrationExecutor:
+    try:
+        return MigrationExecutor(connections["default"])
+    except (OperationalError, PoolTimeout):
+        # Their texts may hold the address and the user: the cause is not shown.
+        message = (
+            "The accounts database cannot be reached: see that it runs, and that "
+            "DATABASE_URL is right."
+        )
+        raise CommandError(message) from None
 
 
 def _fingerprint_static_sources() -> str:
