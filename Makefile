@@ -66,18 +66,21 @@ lock: setup-dev ## Write constraints.txt anew from the requirement files
 
 # $(call install,NAME,REQUIREMENTS,FILES THAT COUNT): installs into .venv unless a stamp
 # with the sum of those files says that it was done. The sum counts, not the time: a
-# checkout touches files without changing them.
+# checkout touches files without changing them. The file `made` says that the
+# environment holds pip and uv: a start interrupted before that leaves a broken one,
+# which looks whole, and it is made anew.
 define install
 set -e; \
 sum=`{ pwd; cat $(3); echo $(UV); } | cksum`; \
 if [ "`cat .venv/stamp-$(1) 2>/dev/null`" = "$$sum" ] && $(PY) -c '' 2>/dev/null; then exit 0; fi; \
-if ! $(PY) -c 'import pip' 2>/dev/null; then \
+if [ ! -e .venv/made ] || ! $(PY) -c 'import pip' 2>/dev/null; then \
     $(check_python); \
     echo "setup  | virtual environment .venv (`$(PYTHON) -V 2>&1`)"; \
     $(PYTHON) -m venv --clear .venv; \
 fi; \
 echo "setup  | dependencies of $(2)"; \
 $(PY) -m pip install --quiet --disable-pip-version-check uv==$(UV); \
+: > .venv/made; \
 $(PY) -m uv pip install --quiet --python $(PY) -r $(2) -c constraints.txt; \
 echo "$$sum" > .venv/stamp-$(1)
 endef
