@@ -29,8 +29,8 @@ def readyz(request: HttpRequest) -> JsonResponse:
         "token_counter": gateway.is_token_counter_loaded(),
         "access_counter": is_token_counter_reachable(),
     }
-    if settings.REDIS_URL:
-        found["redis"] = _is_redis_ready()
+    if address := settings.REDIS_URL or _private_redis():
+        found["redis"] = _is_redis_ready(address)
     ready = all(found.values())
     return JsonResponse({"ready": ready, **found}, status=200 if ready else 503)
 
@@ -43,10 +43,14 @@ def _is_database_ready() -> bool:
     return True
 
 
-def _is_redis_ready() -> bool:
-    client = redis.Redis.from_url(
-        settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1
-    )
+def _private_redis() -> str:
+    """Return the address of the Redis that `serve` started; "" without one."""
+    scheme, _, path = settings.CELERY_BROKER_URL.partition("://")
+    return f"unix://{path}" if scheme == "redis+socket" else ""
+
+
+def _is_redis_ready(address: str) -> bool:
+    client = redis.Redis.from_url(address, socket_timeout=1, socket_connect_timeout=1)
     try:
         return bool(client.ping())
     except redis.RedisError:

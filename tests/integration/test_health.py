@@ -62,6 +62,17 @@ def test_ready_asks_redis_when_it_is_used(client, settings, redis_server):
 
 
 @pytest.mark.django_db
+def test_ready_asks_the_redis_that_serve_started(client, settings, tmp_path):
+    settings.CELERY_BROKER_URL = f"redis+socket://{tmp_path}/redis.sock"
+
+    answer = client.get("/readyz")
+
+    assert answer.status_code == 503
+    assert answer.json()["redis"] is False
+    assert answer.json()["access_counter"] is True
+
+
+@pytest.mark.django_db
 def test_not_ready_without_the_database(client):
     def refuse(execute, sql, params, many, context):
         raise OperationalError("could not connect to db.internal")
