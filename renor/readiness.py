@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import socket
 from collections.abc import Callable
 from typing import Final
@@ -17,9 +18,17 @@ ANSWER_SECONDS: Final = 10.0
 
 
 def wait_until_ready(
-    loop: Loop, host: str, port: int, public_url: str, then: Callable[[], None]
+    loop: Loop,
+    host: str,
+    port: int,
+    public_url: str,
+    then: Callable[[], None],
+    note: Callable[[bytes], None],
 ) -> None:
-    """Ask for /readyz again and again; call `then` in the loop once it answers 200."""
+    """Ask for /readyz again and again; call `then` in the loop once it answers 200.
+
+    `note` hears every other answer, empty when there was none.
+    """
     request = (
         f"GET /readyz HTTP/1.1\r\nHost: {urlsplit(public_url).netloc}\r\n"
         "Connection: close\r\n\r\n"
@@ -33,9 +42,26 @@ def wait_until_ready(
         if answer.startswith(b"HTTP/1.1 200 "):
             then()
         else:
+            note(answer)
             loop.call_later(AGAIN_SECONDS, ask)
 
     ask()
+
+
+def missing_parts(answer: bytes) -> list[str]:
+    """Return what an answer of /readyz says is not ready; the server when it is none."""
+    _, _, body = answer.partition(b"\r\n\r\n")
+    try:
+        found = json.loads(body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        return ["web server"]
+    return [
+        str(name).replace("_", " ")
+        for name, is_ready in found.items()
+        if name != "ready" and not is_ready
+    ]
 
 
 class _Question:

@@ -172,24 +172,36 @@ def test_taken_port_is_named_with_the_way_out(short_folder):
     ],
 )
 def test_what_is_to_be_mended_is_said_without_a_traceback(short_folder, wrong, said):
-    port = str(find_free_port())
     done = subprocess.run(
         SERVE,
         cwd=ROOT,
         env={
             **os.environ,
+            "DJANGO_SETTINGS_MODULE": "renor.settings",
             "RENOR_DATA": str(short_folder / "data"),
-            "RENOR_PORT": port,
+            "RENOR_PORT": str(find_free_port()),
             **wrong,
         },
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=30,
     )
 
     assert done.returncode == 1
     assert done.stderr == said
+
+
+def test_what_holds_up_the_start_is_named(short_folder):
+    nowhere = f"unix://{short_folder}/none.sock"
+    renor = Serving(short_folder / "data", find_free_port(), env={"REDIS_URL": nowhere})
+    try:
+        renor.wait_for("waiting goes on")
+    finally:
+        renor.end()
+
+    assert "not ready yet: access counter, redis; waiting goes on" in renor.output
+    assert "Renor is ready" not in renor.output
 
 
 def test_without_redis_the_queue_lies_on_disk(short_folder):

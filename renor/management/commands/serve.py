@@ -31,7 +31,7 @@ from psycopg_pool import PoolTimeout
 from accounts.models import User
 from accounts.opening import open_account
 from memories.management.commands.enginehost import host_command
-from renor.readiness import wait_until_ready
+from renor.readiness import missing_parts, wait_until_ready
 from renor.supervisor import Part, Supervisor, end_with_parent
 from workspaces.access import make_connection
 from workspaces.models import Workspace
@@ -45,7 +45,7 @@ READABLE: Final = "abcdefghijkmnpqrstuvwxyz23456789"
 LOCK_SECONDS: Final = 6.0
 PORT_SECONDS: Final = 3.0
 REDIS_SECONDS: Final = 5.0
-SLOW_SECONDS: Final = 30.0
+SLOW_SECONDS: Final = 10.0
 # A socket's address has room for 108 bytes, the last of them a zero (unix(7)).
 SOCKET_PATH_BYTES: Final = 107
 
@@ -88,6 +88,7 @@ class _Everything:
             on_ending=lambda: _note(lock, f"{os.getpid()} ending"),
         )
         self._is_ready = False
+        self._last_answer = b""
 
     def run(self) -> None:
         self._start_queue()
@@ -121,6 +122,7 @@ class _Everything:
             settings.RENOR_PORT,
             settings.RENOR_PUBLIC_URL,
             self._welcome,
+            self._note_answer,
         )
         self._supervisor.loop.call_later(SLOW_SECONDS, self._say_if_slow)
 
@@ -132,10 +134,13 @@ class _Everything:
         self._supervisor.terminal.write(_welcome())
         connections.close_all()
 
+    def _note_answer(self, answer: bytes) -> None:
+        self._last_answer = answer
+
     def _say_if_slow(self) -> None:
         if not self._is_ready:
-            address = f"{settings.RENOR_PUBLIC_URL}/readyz"
-            self._supervisor.say(f"not ready yet: {address} says what is missing")
+            missing = ", ".join(missing_parts(self._last_answer))
+            self._supervisor.say(f"not ready yet: {missing}; waiting goes on")
 
 
 def _redis(binary: str, path: Path) -> Part:
