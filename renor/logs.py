@@ -1,9 +1,9 @@
 """Log lines: one per record, on standard error, with nothing of anybody's in them.
 
-Messages of Renor's own packages and of a few servers are shown as they are; of every
-other library only the constant part is, since what it fills in may be a query, a
-token or an address. Of an exception the type and the places are shown, never the
-message, which databases and parsers fill with the values at fault.
+Messages of Renor's own packages are shown as they are, those of the queue unless they
+tell of a failure; of all else only the constant part is, since what it fills in may be
+a query, a token or an address. Of an exception the type and the places are shown, never
+the message, which databases and parsers fill with the values at fault.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 
-TRUSTED = frozenset(
-    {"renor", "accounts", "memories", "workspaces", "celery", "kombu", "daphne"}
-)
+TRUSTED = frozenset({"renor", "accounts", "memories", "workspaces"})
+QUEUE = frozenset({"celery", "kombu"})
 ROOT = str(Path(__file__).resolve().parent.parent)
 
 
@@ -42,7 +41,8 @@ class IsNews(logging.Filter):
 
 def _message(record: logging.LogRecord) -> str:
     owner = record.name.partition(".")[0]
-    if owner in TRUSTED:
+    # What the queue says of a failure holds an exception's text, or what a task got.
+    if owner in TRUSTED or (owner in QUEUE and record.levelno < logging.WARNING):
         return _one_line(record.getMessage())
     if isinstance(status := getattr(record, "status_code", None), int):
         return HTTPStatus(status).phrase
