@@ -61,6 +61,7 @@ KNOWN_METHODS = frozenset(
     | {"notifications/initialized", "notifications/cancelled"}
 )
 """The only methods a log line names: another's name is the client's own text."""
+KNOWN_VERBS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Endpoint:
@@ -178,7 +179,7 @@ class _Call:
             return ""
         own = {settings.RENOR_PUBLIC_URL, *CLIENT_ORIGINS}
         # The Host was checked before, so an origin on it is this server's own.
-        is_same = urlsplit(origin).netloc == self._headers.get("host")
+        is_same = _netloc(origin) == self._headers.get("host")
         if not is_same and origin not in own | set(settings.RENOR_ALLOWED_ORIGINS):
             raise Refusal(
                 403,
@@ -333,13 +334,14 @@ class _Call:
 
     def _log(self, spent_ms: float) -> None:
         message, exchange = self._message, self._exchange
+        verb = self._scope["method"]
         method = message.method if message else ""
         tool_name = message.tool_name if message else ""
         logger.info(
             "request=%s verb=%s method=%s tool=%s status=%s outcome=%s ms=%.1f "
             "connection=%s",
             self._request_id,
-            self._scope["method"] if self._scope["method"].isalpha() else "other",
+            verb if verb in KNOWN_VERBS else "other",
             method if not method or method in KNOWN_METHODS else "other",
             tool_name if not tool_name or tool_name in TOOLS else "other",
             self._status,
@@ -347,6 +349,14 @@ class _Call:
             spent_ms,
             self._grant.connection_id if self._grant else "",
         )
+
+
+def _netloc(origin: str) -> str | None:
+    """Return the host and port of an Origin; None when it is no address at all."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _find_grant(token: str) -> Grant:

@@ -217,7 +217,7 @@ def test_pages_of_known_origins_may_read_answers(origin: str, token: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://localhost:8001"]
+    "origin", ["https://evil.example", "null", "http://localhost:8001", "http://["]
 )
 def test_pages_of_foreign_origins_are_refused(origin: str, token: str) -> None:
     response = request(token=token, headers={"Origin": origin}, content=LIST)
