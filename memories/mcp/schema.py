@@ -34,6 +34,9 @@ class Argument:
     maximum: int | None = None
     max_chars: int | None = None
     choices: tuple[str, ...] = ()
+    if_missing: Value | None = None
+    """Stands in for a required argument left out, where the engine's own refusal
+    says more than this module could."""
 
     @property
     def is_required(self) -> bool:
@@ -62,6 +65,7 @@ def text(
     max_chars: int | None = None,
     default: str | None = None,
     choices: tuple[str, ...] = (),
+    if_missing: str | None = None,
 ) -> Argument:
     return Argument(
         name=name,
@@ -70,6 +74,7 @@ def text(
         default=default,
         max_chars=max_chars,
         choices=choices,
+        if_missing=if_missing,
     )
 
 
@@ -126,7 +131,9 @@ def read_arguments(
             message, argument=unknown[0][:_SHOWN_CHARS], allowedArguments=list(listed)
         )
     missing = [
-        name for name, a in listed.items() if a.is_required and name not in given
+        name
+        for name, a in listed.items()
+        if a.is_required and a.if_missing is None and name not in given
     ]
     if missing:
         argument = listed[missing[0]]
@@ -139,9 +146,10 @@ def read_arguments(
 
 
 def _default(argument: Argument) -> Value:
-    if argument.default is None:
+    value = argument.if_missing if argument.is_required else argument.default
+    if value is None:
         raise LookupError(argument.name)  # required ones were looked for before
-    return argument.default
+    return value
 
 
 def _read(argument: Argument, value: object) -> Value:

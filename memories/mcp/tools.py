@@ -246,7 +246,10 @@ _TABLE = (
         idempotent=True,
         arguments=(
             text(
-                "subject", "The subject's name as it was saved.", max_chars=NAME_CHARS
+                "subject",
+                "The subject's name as it was saved.",
+                max_chars=NAME_CHARS,
+                if_missing="",  # the engine's refusal names the subjects there are
             ),
             text(
                 "predicate",

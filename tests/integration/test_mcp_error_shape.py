@@ -119,6 +119,16 @@ def test_call_that_cannot_be_done_names_what_is_at_fault(
 
 
 @EACH_ERA
+def test_look_up_without_a_subject_lists_the_known_ones(era: str, token: str) -> None:
+    call(era, token, "save_memory", **FACT)
+
+    error = error_of(call(era, token, "retrieve_memory"))
+
+    assert error["code"] == "invalid"
+    assert error["knownSubjects"] == [FACT["subject"]]
+
+
+@EACH_ERA
 def test_unknown_argument_lists_the_allowed_ones(era: str, token: str) -> None:
     error = error_of(call(era, token, "get_context", question="x"))
 
