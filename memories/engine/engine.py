@@ -16,6 +16,7 @@ import msgspec
 from . import files
 from . import types as t
 from .answers import readable_scopes
+from .ledger import LEDGER_NAME
 from .moments import clock_now_ms, random_bits
 from .operation import on_index
 from .reading import Reading
@@ -107,11 +108,18 @@ class Engine(Saving, Reading):
         )
 
     def _problems(self) -> list[t.Problem]:
+        """Return what happened lately and what stands, the latter sure to be shown."""
+        problems = [*self.store.reports.happened, *self._standing_problems()]
+        return problems[-PROBLEMS_SHOWN:]
+
+    def _standing_problems(self) -> list[t.Problem]:
         store = self.store
-        problems = list(store.reports.happened)
+        problems = []
         if store.ledger_damage:
             message = f"the ledger is open read-only: {store.ledger_damage}"
-            problems.append(t.Problem(code="ledger-damaged", message=message))
+            problems.append(
+                t.Problem(code="ledger-damaged", message=message, path=LEDGER_NAME)
+            )
         problems += [
             t.Problem(code="skipped", message=one.reason, path=one.path)
             for one in store.reports.skipped
@@ -120,7 +128,7 @@ class Engine(Saving, Reading):
             t.Problem(code="file", message=problem, path=path)
             for path, problem in store.index.file_problems()
         ]
-        return problems[-PROBLEMS_SHOWN:]
+        return problems
 
     @on_index
     def index_memory(self, caller: t.Caller) -> t.IndexReport:
@@ -158,11 +166,14 @@ class Engine(Saving, Reading):
 
     @on_index
     def verify(self, caller: t.Caller) -> t.Verification:
-        """Read the whole store again and compare it with the index."""
+        """Read the ledger and all changed files again, compare, check the index.
+
+        Names what stands, not what happened and was mended.
+        """
         self.index_memory(caller)
         store = self.store
         reading, _ = store.ledger.read()
-        problems = self._problems()
+        problems = self._standing_problems()
         in_file = {event.id for event in reading.events}
         if in_file != store.index.facts.event_ids():
             problems.append(
