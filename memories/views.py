@@ -25,6 +25,7 @@ from workspaces.models import Connection
 logger = logging.getLogger(__name__)
 
 RECENT_COUNT: Final = 10
+TROUBLES_SHOWN: Final = 5
 KINDS: Final[dict[str, str | Promise]] = {
     "note": _("Note"),
     "entry": _("Entry"),
@@ -37,11 +38,19 @@ PROBLEMS: Final[dict[str, str | Promise]] = {
     "events-gone": _("Lines were removed from the ledger by hand."),
     "events-put-back": _("Fresh lines were missing from the ledger and put back."),
     "file": _("This file could only be read in part."),
+    "index": _("The search index could not be made anew; it is tried again."),
     "ledger-damaged": _("The ledger is damaged; until it is mended it is only read."),
     "ledger-event": _("A line of the ledger could not be understood."),
+    "not-taken-in": _("This file could not be read into the search index yet."),
+    "page-kept": _("You edited this page: it is a note now and no longer updated."),
+    "restore": _("An entry put back by hand could not be recorded in the ledger."),
+    "retire": _("An entry removed by hand could not be recorded in the ledger."),
+    "scan-stopped": _("Looking through the files was stopped; it begins anew."),
     "skipped": _("This file is not memory and was passed over."),
     "torn-end": _("A write was cut short; its beginning was set aside."),
 }
+# These put what is remembered in doubt: they are shown before all others.
+GRAVE: Final = frozenset({"ledger-damaged", "events-gone", "ledger-event", "index"})
 OTHER_PROBLEM: Final = _("Something is amiss; verify_store on the server says what.")
 
 
@@ -68,6 +77,7 @@ class Line:
 class Overview:
     status: gateway.operations.Status
     troubles: Sequence[Trouble]
+    troubles_left_out: int
     recent: Sequence[Line]
 
 
@@ -121,12 +131,14 @@ def home(request: HttpRequest) -> HttpResponse:
 def _overview(grant: Grant) -> Overview:
     status = gateway.call(grant, gateway.operations.MEMORY_STATUS)
     recent = gateway.call(grant, gateway.operations.LIST_RECENT, limit=RECENT_COUNT)
+    problems = sorted(status.problems, key=lambda found: found.code not in GRAVE)
     return Overview(
         status=status,
         troubles=[
             Trouble(text=PROBLEMS.get(found.code, OTHER_PROBLEM), path=found.path)
-            for found in status.problems
+            for found in problems[:TROUBLES_SHOWN]
         ],
+        troubles_left_out=len(problems[TROUBLES_SHOWN:]),
         recent=[
             Line(
                 kind=KINDS[memory.kind],

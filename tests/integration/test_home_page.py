@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
+from django.conf import settings
 
 from memories import gateway
 from tests import factories
@@ -106,6 +110,27 @@ class TestAwake:
 
         assert "reader reads only project:fjord not used yet" in text
         assert "claude last used now" in text
+
+    def test_page_lists_at_most_five_troubles(self, client, alice, visible):
+        _save(alice, "The cat is called Miso.")
+        store = settings.RENOR_DATA / "workspaces" / str(alice.workspace.id) / "store"
+        for number in range(7):
+            name = os.fsencode(store) + b"/latin-\xe9-%d.md" % number
+            Path(os.fsdecode(name)).write_text("odd", encoding="utf-8")
+        grant = grant_for_token(alice.agents["claude"].token)
+        gateway.call(grant, gateway.operations.INDEX_MEMORY)
+        client.force_login(alice.user)
+
+        text = visible(client.get("/"))
+
+        assert "7 things in the store need your eye." in text
+        assert text.count("This file is not memory and was passed over.") == 5
+        assert "And 2 more." in text
+
+    def test_page_says_how_much_text_is_kept(self, client, alice, visible):
+        client.force_login(alice.user)
+
+        assert "Text kept" in visible(client.get("/"))
 
     def test_page_speaks_portuguese(self, client, alice, visible):
         client.force_login(alice.user)
