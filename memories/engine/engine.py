@@ -16,12 +16,13 @@ import msgspec
 from . import files
 from . import types as t
 from .answers import readable_scopes
+from .keeping import SETTLE_SECONDS
 from .ledger import LEDGER_NAME
 from .moments import clock_now_ms, random_bits
 from .operation import on_index
 from .reading import Reading
 from .saving import Saving
-from .store import SETTLE_SECONDS, Store
+from .store import Store
 
 PROBLEMS_SHOWN = 100
 NONE = (0, 0)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import files, markdown
+from . import daylog, files
 from .reports import Skipped
 
 IMPORTED_FOLDER = "Imported/"
@@ -34,7 +34,7 @@ class StoreFile:
         Imported files are never day logs: their markers are plain text.
         """
         name = self.path.rpartition("/")[2]
-        found = markdown.DAY_NAME.fullmatch(name)
+        found = daylog.DAY_NAME.fullmatch(name)
         if found is None or self.path.startswith(IMPORTED_FOLDER):
             return ""
         return found.group(1)
@@ -55,7 +55,7 @@ class Notes:
         seen: set[str] = set()
         for found in files.walk(self._store):
             path = unicodedata.normalize("NFC", found.relative.decode(errors="replace"))
-            is_day = bool(markdown.DAY_NAME.fullmatch(path.rpartition("/")[2]))
+            is_day = bool(daylog.DAY_NAME.fullmatch(path.rpartition("/")[2]))
             if found.problem and not (is_day and found.problem == files.TOO_LARGE):
                 yield Skipped(path, found.problem)
             elif path in seen:

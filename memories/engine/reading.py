@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from . import markdown, recall, rules
+from . import daylog, markdown, recall, rules
 from . import types as t
 from .answers import (
     FoundMemory,
@@ -339,7 +339,7 @@ class Reading(Operations):
             replaced=replaced_by(correction.get(lasting_id(id))),
         )
         if row.marker:
-            said = msgspec.json.decode(row.marker, type=markdown.Marker)
+            said = msgspec.json.decode(row.marker, type=daylog.Marker)
             memory = msgspec.structs.replace(
                 memory, cites=said.cites, replaces=said.replaces or msgspec.UNSET
             )

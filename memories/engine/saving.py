@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from . import files, markdown, rules
+from . import daylog, files, markdown, rules
 from . import types as t
 from .answers import (
     duplicate_of,
@@ -24,9 +24,9 @@ from .answers import (
 )
 from .errors import Busy, Conflict, Invalid, ReadOnly, TooLarge
 from .facts import ValueRow
+from .keeping import ATTEMPTS
 from .operation import Operations, on_index
 from .passages import MemoryRow
-from .store import ATTEMPTS
 from .types import Event
 
 DUPLICATES_SHOWN = 5
@@ -161,7 +161,7 @@ class Saving(Operations):
         self._look_at_days(day, time_zone)
         earlier = self._find_retry(
             caller,
-            markdown.Marker(
+            daylog.Marker(
                 id="",
                 at="",
                 writer=caller.name,
@@ -179,7 +179,7 @@ class Saving(Operations):
             return receipt_of_entry(earlier, "nochange", indexed=True)
         entry_id, at_ms = self.store.moments.next()
         local = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(time_zone)
-        marker = markdown.Marker(
+        marker = daylog.Marker(
             id=entry_id,
             at=rules.render_moment(at_ms),
             writer=caller.name,
@@ -212,14 +212,14 @@ class Saving(Operations):
             self.store.disk.make_sure(self.store.notes.locate(known[0]))
 
     def _find_retry(
-        self, caller: t.Caller, wanted: markdown.Marker, text: str
+        self, caller: t.Caller, wanted: daylog.Marker, text: str
     ) -> MemoryRow | None:
         """Return the live entry of the last minute that is the same save."""
         since = self.store.moments.now_ms() - RETRY_MS
         for row in self.store.index.passages.recent_entries(text, since):
             if row.edited or not self._stands(row):
                 continue
-            said = msgspec.json.decode(row.marker, type=markdown.Marker)
+            said = msgspec.json.decode(row.marker, type=daylog.Marker)
             same = msgspec.structs.replace(
                 said, id="", at="", request="", digest="", writer=wanted.writer
             )

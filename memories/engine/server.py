@@ -23,7 +23,7 @@ import msgspec
 from . import files, wire
 from .engine import Engine
 from .errors import Busy, Conflict, EngineError, Invalid
-from .store import SLICE_SECONDS
+from .keeping import SLICE_SECONDS
 from .types import OPERATIONS, PING, POKE, Nothing
 
 READ_BYTES = 256 * 1024

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from memories import engine
-from memories.engine import store
+from memories.engine import keeping
 from memories.engine.types import Caller
 
 from . import corpus
@@ -35,7 +35,7 @@ class Workspace:
 
     def drop_index(self) -> None:
         for suffix in ("", "-wal", "-shm"):
-            Path(f"{self.folder / store.INDEX_NAME}{suffix}").unlink(missing_ok=True)
+            Path(f"{self.folder / keeping.INDEX_NAME}{suffix}").unlink(missing_ok=True)
 
     def open(self) -> engine.Engine:
         """Open it with everything indexed."""

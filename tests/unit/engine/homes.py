@@ -11,7 +11,7 @@ import apsw
 from memories.engine import files
 from memories.engine import types as t
 from memories.engine.engine import Engine
-from memories.engine.store import INDEX_NAME
+from memories.engine.keeping import INDEX_NAME
 from memories.engine.workspace import create_workspace
 
 START_MS = int(datetime(2026, 11, 30, 12, 0, tzinfo=UTC).timestamp() * 1000)

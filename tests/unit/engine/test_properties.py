@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 )
 
 from memories.engine import hidden, rules
-from memories.engine.store import STALE_BUFFER_MS
+from memories.engine.keeping import STALE_BUFFER_MS
 from tests.unit.engine.homes import (
     FakeClock,
     Home,

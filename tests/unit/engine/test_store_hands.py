@@ -18,7 +18,7 @@ from memories.engine import types as t
 from memories.engine.engine import Engine
 from memories.engine.errors import Busy, Corrupt, EngineError, NotFound
 from memories.engine.files import MAX_FILE_BYTES
-from memories.engine.store import INDEX_NAME
+from memories.engine.keeping import INDEX_NAME
 from memories.engine.types import Event
 from memories.engine.workspace import MARKER_NAME, create_workspace
 from tests.unit.engine.homes import (
