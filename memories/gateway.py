@@ -48,16 +48,13 @@ __all__ = [
 ]
 
 R = TypeVar("R")
-Argument = str | int | bool
+Argument = wire.Argument
 
 BREAK_PATIENCE_SECONDS = 2.0
 """How long a call whose engine died waits for the next one: a first crash costs 0.5 s."""
 
 QUESTION_SECONDS = 2.0
 """After a call's deadline, for asking whether its write was done."""
-
-DEFAULT_MAX_TOKENS = 800
-"""Of get_context. Source: docs/mcp.md."""
 
 _token_counter_lock = threading.Lock()
 
@@ -113,8 +110,7 @@ def call(
     asking = _Call(grant.workspace_id, caller, deadline)
     answer = asking.run(operation, arguments)
     if isinstance(answer, operations.Context):
-        max_tokens = arguments.get("max_tokens", DEFAULT_MAX_TOKENS)
-        return _cut(answer, int(max_tokens))  # type: ignore[return-value]  # R is Context here
+        return _cut(answer, answer.tokens.max)  # type: ignore[return-value]  # R is Context here
     if isinstance(answer, operations.Hits | operations.History):
         return recall.bound(answer, _token_counter())  # type: ignore[return-value]  # R is its type
     return answer
@@ -192,6 +188,8 @@ class _Call:
 
         An engine begins no write after the deadline, so what it says then is final.
         """
+        if operation.answer is not operations.Receipt:
+            return self._settle_repeatable(operation, arguments)
         until = max(self._deadline, time.monotonic()) + QUESTION_SECONDS
         try:
             written = self._ask_patiently(
@@ -211,6 +209,18 @@ class _Call:
             return self._ask_again(operation, arguments)
         message = "The workspace did not answer in time. Nothing was written."
         raise Unavailable(message, retry_after_seconds=1)
+
+    def _settle_repeatable(
+        self, operation: Operation[R], arguments: dict[str, Argument]
+    ) -> R:
+        """Do again what answers the same when done twice, if there is time."""
+        if time.monotonic() < self._deadline:
+            return self._ask_again(operation, arguments)
+        raise Unavailable(
+            "It is unknown whether this was done; a retry is harmless.",
+            retry_after_seconds=1,
+            outcome_known=False,
+        )
 
     def _ask_patiently(
         self, operation: Operation[R], arguments: dict[str, Argument], until: float

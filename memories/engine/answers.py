@@ -111,6 +111,13 @@ def is_same_object(current: ValueRow, wanted: Event | ValueRow) -> bool:
     return rules.fold_name(current.object) == rules.fold_name(wanted.object)
 
 
+def is_same_words(piece: str, text: str) -> bool:
+    """Whether a text holds a piece letter for letter, case and accents folded."""
+    return rules.fold_name(rules.fold_search(piece)) in rules.fold_name(
+        rules.fold_search(text)
+    )
+
+
 def holds_at(value: ValueRow, at_ms: int) -> bool:
     return value.from_ms <= at_ms and (value.to_ms is None or at_ms < value.to_ms)
 

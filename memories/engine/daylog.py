@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
 from . import markdown
+from .errors import Conflict
 from .markdown import FIRST_YEAR, LAST_YEAR, UTF16_MARKS, UTF16_PROBLEM
 from .types import GLOBAL_SCOPE
 
@@ -35,6 +37,7 @@ class Marker(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     date: str = ""
     request: str = ""
     digest: str = ""
+    edited_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +54,40 @@ class Entry:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an entry, a copy of one, or the mark of a retired one stands: offsets into
+    the day log's bytes in UTF-8.
+    """
+
+    kind: Literal["entry", "copy", "retired"]
+    id: str
+    start: int
+    stop: int
+    edited: bool = False
+
+
 @dataclass(slots=True)
 class DayLog:
-    """`hand_text` is all that belongs to no entry. `torn_at` is the offset of a
-    last entry without its end, None when there is none; `torn_id` its id, "" when
-    not even its marker is whole.
+    """`hand_text` is all that belongs to no entry; `retired` has the ids that stand
+    for retired entries. `torn_at` is the offset of a last entry without its end, None
+    when there is none; `torn_id` its id, "" when not even its marker is whole.
     """
 
     entries: list[Entry] = field(default_factory=list)
     hand_text: str = ""
+    retired: list[str] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     torn_at: int | None = None
     torn_id: str = ""
 
 
 _START = re.compile(
-    rb"(?:^## (?:\d\d:\d\d)\r?\n)?^<!-- renor (\{[^\n]*\}) -->\r?\n", re.MULTILINE
+    rb"(^## \d\d:\d\d\r?\n)?^<!-- renor (\{[^\n]*\}) -->(\r?\n)", re.MULTILINE
 )
-_NEXT = re.compile(rb"(?:^## \d\d:\d\d\r?\n)?^<!-- renor \{", re.MULTILINE)
+_RETIRED = re.compile(rb"^<!-- renor retired (\w+) -->(?:\r?\n|\r?\Z)", re.MULTILINE)
+_NEXT = re.compile(rb"(?:^## \d\d:\d\d\r?\n)?^<!-- renor (?:\{|retired )", re.MULTILINE)
 _TORN_MARKER = re.compile(rb"^## \d\d:\d\d\r?\n(<!--[^\n]*)\Z", re.MULTILINE)
 _MARKER_OPENS = b"<!-- renor {"
 _LIKE_MARKER = re.compile(r"(<!--[ \t]*)(\\*)(/?renor)")
@@ -84,28 +103,40 @@ def render_entry(marker: Marker, text: str, clock_time: str) -> bytes:
 
         \n## 14:05\n<!-- renor {"id":...} -->\nwords\n<!-- /renor ID -->\n
     """
-    attributes = msgspec.json.encode(marker).decode()
-    attributes = attributes.replace(">", "\\u003e").replace("--", "-\\u002d")
-    words = _LIKE_MARKER.sub(r"\1\\\2\3", text)
+    return b"\n" + _render_block(
+        f"## {clock_time}\n".encode(), msgspec.json.encode(marker), text, marker.id
+    )
+
+
+def _render_block(
+    heading: bytes, attributes: bytes, text: str, entry_id: str, line_end: bytes = b"\n"
+) -> bytes:
+    # A comment must not end early, nor hold two hyphens.
+    said = attributes.replace(b">", b"\\u003e").replace(b"--", b"-\\u002d")
+    words = _LIKE_MARKER.sub(r"\1\\\2\3", text).encode()
+    end = f"<!-- /renor {entry_id} -->".encode()
     return (
-        f"\n## {clock_time}\n<!-- renor {attributes} -->\n{words}\n"
-        f"<!-- /renor {marker.id} -->\n"
-    ).encode()
+        b"".join(
+            (heading, b"<!-- renor ", said, b" -->", line_end, words, line_end, end)
+        )
+        + line_end
+    )
 
 
 def parse_day(data: bytes) -> DayLog:
     """Read a day log. Never raises: what is odd is kept as hand text or reported."""
     day = DayLog()
     if is_utf16 := data.startswith(UTF16_MARKS):
-        data = data.decode("utf-16", errors="replace").encode()
+        data = in_utf8(data)
         day.problems.append(UTF16_PROBLEM)
     hand: list[bytes] = []
-    seen: set[str] = set()
+    # A copy of a retired entry, too, is a copy and not the entry.
+    seen = {found.group(1).decode() for found in _RETIRED.finditer(data)}
     position = 0
     while (start := _START.search(data, position)) is not None:
-        hand.append(data[position : start.start()])
+        hand.append(_without_retired(day, data, position, start.start()))
         position = _take_entry(day, data, start, seen, hand)
-    hand.append(data[position:])
+    hand.append(_without_retired(day, data, position, len(data)))
     torn = _TORN_MARKER.search(data, position)
     if torn and _opens_marker(torn.group(1)):
         day.torn_at, day.torn_id = torn.start(), ""
@@ -117,11 +148,24 @@ def parse_day(data: bytes) -> DayLog:
     return day
 
 
+def _without_retired(day: DayLog, data: bytes, start: int, stop: int) -> bytes:
+    """Return a stretch between entries without the marks of retired ones."""
+    kept: list[bytes] = []
+    for found in _RETIRED.finditer(data, start, stop):
+        entry_id = found.group(1).decode()
+        day.retired.append(entry_id)
+        day.places.append(Place("retired", entry_id, found.start(), found.end()))
+        kept.append(data[start : found.start()])
+        start = found.end()
+    kept.append(data[start:stop])
+    return b"".join(kept)
+
+
 def iter_moments(data: bytes) -> Iterator[str]:
     """Yield the moments of a day log's entries, cheaply: no words are read."""
     for start in _START.finditer(data):
         with contextlib.suppress(msgspec.DecodeError, ValueError):
-            yield _read_marker(start.group(1)).at
+            yield _read_marker(start.group(2)).at
 
 
 def _opens_marker(line: bytes) -> bool:
@@ -138,7 +182,7 @@ def _take_entry(
 ) -> int:
     """Add the entry that starts here to `day`; return where it ends."""
     try:
-        marker = _read_marker(start.group(1))
+        marker = _read_marker(start.group(2))
     except (msgspec.DecodeError, ValueError):
         day.problems.append("a marker that cannot be read was left as text")
         hand.append(start.group())
@@ -155,6 +199,8 @@ def _take_entry(
     if marker.id in seen:
         day.problems.append(f"entry {marker.id} stands twice")
         copy = _read_entry(marker, raw, b"", is_open=is_open)
+        place = Place("copy", marker.id, start.start(), stop, copy.edited)
+        day.places.append(place)
         hand.append(text_of_copy(copy).encode())
         return stop
     seen.add(marker.id)
@@ -164,6 +210,7 @@ def _take_entry(
     if entry.problem:
         day.problems.append(f"entry {marker.id}: {entry.problem}")
     day.entries.append(entry)
+    day.places.append(Place("entry", marker.id, start.start(), stop, entry.edited))
     return stop
 
 
@@ -209,3 +256,108 @@ def _read_entry(marker: Marker, raw: bytes, block: bytes, *, is_open: bool) -> E
     # In a file turned to CRLF the line ends are not the words' own.
     kept = text.strip("\r\n") if is_open else unix if text.endswith("\r") else text
     return Entry(marker, kept, block, edited=True, problem=problem)
+
+
+# --- rewriting: what is not named stays, byte for byte
+
+
+def put_away(data: bytes, ids: Collection[str]) -> bytes:
+    """Put in the place of each of these entries a mark with its id alone.
+
+    Raises: Conflict where the file's encoding could not be kept.
+    """
+
+    def change(place: Place, block: bytes) -> bytes:
+        if place.kind != "entry" or place.id not in ids:
+            return block
+        line_end = b"\r\n" if block.endswith(b"\r\n") else block[-1:]
+        is_whole = line_end in (b"\n", b"\r\n")
+        return retired_mark(place.id) + (line_end if is_whole else b"")
+
+    return _rewrite(data, change)
+
+
+def retired_mark(entry_id: str) -> bytes:
+    return f"<!-- renor retired {entry_id} -->".encode()
+
+
+def bring_back(data: bytes, entry_id: str, block: bytes) -> bytes:
+    """Put a retired entry's block in the place of its mark, else at the end.
+
+    Raises: Conflict where the file's encoding could not be kept.
+    """
+    has_mark = entry_id in parse_day(data).retired
+    if not has_mark:
+        whole, back = _as_utf8(data)
+        first = b"" if not whole or whole.endswith(b"\n") else b"\n"
+        return back(whole + first + b"\n" + block)
+    return _rewrite(
+        data,
+        lambda place, kept: (
+            block if (place.kind, place.id) == ("retired", entry_id) else kept
+        ),
+    )
+
+
+def strip(data: bytes, entry_id: str) -> bytes:
+    """Take away an entry for good: its mark, its block, copies of it. What a person
+    has changed in a copy stays. Raises: Conflict.
+    """
+    return _rewrite(
+        data,
+        lambda place, block: block if place.id != entry_id or place.edited else b"",
+    )
+
+
+def revise(data: bytes, entry_id: str, text: str, **members: str) -> bytes:
+    """Give an entry other words; members of its marker unknown here are kept.
+
+    Raises: Conflict.
+    """
+
+    def change(place: Place, block: bytes) -> bytes:
+        start = _START.match(block)
+        if (place.kind, place.id) != ("entry", entry_id) or start is None:
+            return block
+        heading, source, line_end = start.groups()
+        said = msgspec.json.decode(source, type=dict[str, object])
+        said |= {**members, "digest": markdown.text_digest(text)}
+        attributes = msgspec.json.encode(said)
+        return _render_block(heading or b"", attributes, text, entry_id, line_end)
+
+    return _rewrite(data, change)
+
+
+def _rewrite(data: bytes, change: Callable[[Place, bytes], bytes]) -> bytes:
+    whole, back = _as_utf8(data)
+    kept: list[bytes] = []
+    position = 0
+    for place in sorted(parse_day(whole).places, key=lambda one: one.start):
+        block = whole[place.start : place.stop]
+        changed = change(place, block)
+        start = place.start
+        if block and not changed and whole[:start].endswith(b"\n\n"):
+            start -= 1  # the empty line before an entry is its own
+        kept += [whole[position:start], changed]
+        position = place.stop
+    return back(b"".join([*kept, whole[position:]]))
+
+
+def in_utf8(data: bytes) -> bytes:
+    """Return a day log's bytes in UTF-8, to look for marks; not to be written back."""
+    if data.startswith(UTF16_MARKS):
+        return data.decode("utf-16", errors="replace").encode()
+    return data
+
+
+def _as_utf8(data: bytes) -> tuple[bytes, Callable[[bytes], bytes]]:
+    """Return a day log in UTF-8 and what turns it back into its own encoding."""
+    if not data.startswith(UTF16_MARKS):
+        return data, lambda whole: whole
+    encoding = "utf-16-le" if data.startswith(UTF16_MARKS[0]) else "utf-16-be"
+    try:
+        whole = data.decode(encoding).encode()
+    except UnicodeError as fault:
+        message = "the day log is damaged UTF-16: save it as UTF-8 first"
+        raise Conflict(message) from fault
+    return whole, lambda changed: changed.decode().encode(encoding)

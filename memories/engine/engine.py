@@ -18,6 +18,7 @@ from . import types as t
 from .answers import readable_scopes
 from .keeping import SETTLE_SECONDS
 from .ledger import LEDGER_NAME
+from .lifecycle import Lifecycle
 from .moments import clock_now_ms, random_bits
 from .operation import on_index
 from .reading import Reading
@@ -29,7 +30,7 @@ NONE = (0, 0)
 SLEEP_SCAN_SECONDS = 0.01
 
 
-class Engine(Saving, Reading):
+class Engine(Saving, Reading, Lifecycle):
     """One workspace, opened. Not thread-safe: operations are taken in turn."""
 
     def __init__(
@@ -86,15 +87,14 @@ class Engine(Saving, Reading):
         index = self.store.index
         scopes = readable_scopes(caller, "")
         kinds = index.passages.count_kinds(scopes)
-        values, retired = index.facts.count_values(scopes)
         return t.Status(
             notes=kinds.get("note", NONE)[0],
             entries=kinds.get("entry", NONE)[0],
             chunks=index.passages.count_chunks(scopes),
             entities=index.facts.count_subjects(scopes),
-            facts=values,
+            facts=index.facts.count_values(scopes),
             relations=0,
-            retired=retired + index.facts.retired_entries(scopes),
+            retired=index.lives.count_retired(scopes),
             semantic=False,
             embedding_dims=0,
             chunks_without_vectors=0,
@@ -175,7 +175,7 @@ class Engine(Saving, Reading):
         store = self.store
         reading, _ = store.ledger.read()
         problems = self._standing_problems()
-        in_file = {event.id for event in reading.events}
+        in_file = set(reading.events)
         if in_file != store.index.facts.event_ids():
             problems.append(
                 t.Problem(

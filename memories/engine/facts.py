@@ -15,7 +15,7 @@ import apsw
 import msgspec
 
 from . import rules
-from .markdown import Chunk
+from .markdown import TITLE_CHARS, Chunk
 from .passages import IN_SCOPE, MemoryRow, Passages, scopes_json
 from .types import Event
 
@@ -81,6 +81,33 @@ class Facts:
     def has_event(self, event_id: str) -> bool:
         return bool(self._one("SELECT 1 FROM event WHERE id=?", event_id))
 
+    def event_kinds(self) -> dict[str, str]:
+        """Return the kind of each known event by its id."""
+        rows = self._db.execute("SELECT id, body->>'kind' FROM event")
+        return {str(row[0]): str(row[1]) for row in rows}
+
+    def unfinished_events(self) -> list[Event]:
+        """Return the erasures and redactions that are decided and not yet done."""
+        rows = self._db.execute(
+            "SELECT body FROM event WHERE body->>'unfinished' ORDER BY id"
+        )
+        return [_events.decode(row[0]) for row in rows]
+
+    def events_of_kind(self, kind: str) -> list[Event]:
+        rows = self._db.execute(
+            "SELECT body FROM event WHERE body->>'kind'=? ORDER BY id", (kind,)
+        )
+        return [_events.decode(row[0]) for row in rows]
+
+    def events_about(self, lasting: str) -> list[Event]:
+        """Return the events about a memory by its lasting id, oldest first."""
+        rows = self._db.execute(
+            "SELECT body FROM event WHERE about=?1 OR (substr(?1, 1, 1) = '#' "
+            "AND about LIKE 'entry:%' AND substr(about, -length(?1)) = ?1) ORDER BY id",
+            (lasting,),
+        )
+        return [_events.decode(row[0]) for row in rows]
+
     def event_ids(self) -> set[str]:
         return {row[0] for row in self._db.execute("SELECT id FROM event")}
 
@@ -107,15 +134,6 @@ class Facts:
         if row is None:
             raise KeyError(event_id)
         return str(row[0]).encode()
-
-    def find_hand_retirement(self, memory_id: str) -> Event | None:
-        """Return the event of a retirement by hand that still holds."""
-        row = self._db.execute(
-            "SELECT body FROM event WHERE about=? ORDER BY id DESC LIMIT 1",
-            (memory_id,),
-        ).fetchone()
-        event = _events.decode(row[0]) if row else None
-        return event if event and (event.kind, event.by) == ("retire", "hand") else None
 
     def lines_of(self, value_id: str) -> list[Event]:
         """Return the save and the repeats of a value, oldest first."""
@@ -156,6 +174,8 @@ class Facts:
             self._open_value(event, at_ms)
         elif event.kind == "erase":
             self._close_erased(event, at_ms)
+            if event.about.startswith("fact:"):
+                self._set_retired(event.about, is_retired=True)
         elif event.kind == "repeat":
             self._repeat(event)
         elif event.kind in ("retire", "restore") and event.about.startswith("fact:"):
@@ -334,12 +354,11 @@ class Facts:
         value = self.find_value(value_id)
         if value is None or value.retired or value.to_ms is not None:
             return
-        title = f"{value.subject} {value.predicate}: {value.object}"
         row = MemoryRow(
             id=value_id,
             kind="fact",
             path="",
-            title=title[:120],
+            title=title_of_value(value),
             scope=value.scope,
             source=value.source,
             writer=value.writer,
@@ -441,31 +460,17 @@ class Facts:
             for r in rows
         ]
 
-    def count_values(self, scopes: Sequence[str] | None) -> tuple[int, int]:
-        """Return how many values there are in scope, superseded ones too, and how
-        many are retired.
-        """
-        rows = self._db.execute(
-            f"SELECT retired, count(*) FROM value WHERE {IN_SCOPE} GROUP BY retired",
-            (scopes_json(scopes),),
+    def count_values(self, scopes: Sequence[str] | None) -> int:
+        """Return how many live values there are in scope, superseded ones too."""
+        return self._one(
+            f"SELECT count(*) FROM value WHERE retired=0 AND {IN_SCOPE}",
+            scopes_json(scopes),
         )
-        counts = {int(str(row[0])): int(str(row[1])) for row in rows}
-        return counts.get(0, 0), counts.get(1, 0)
 
     def count_subjects(self, scopes: Sequence[str] | None) -> int:
         return self._one(
             "SELECT count(DISTINCT subject_key) FROM value "
             f"WHERE retired = 0 AND {IN_SCOPE}",
-            scopes_json(scopes),
-        )
-
-    def retired_entries(self, scopes: Sequence[str] | None) -> int:
-        """Return how many entries the ledger's last word calls retired."""
-        return self._one(
-            "SELECT count(*) FROM (SELECT body->>'kind' AS kind, "
-            "coalesce(body->>'scope', 'global') AS scope, max(id) FROM event "
-            "WHERE about LIKE 'entry:%' GROUP BY about) "
-            f"WHERE kind = 'retire' AND {IN_SCOPE}",
             scopes_json(scopes),
         )
 
@@ -479,6 +484,10 @@ _VALUE_COLUMNS = (
     "from_ms, to_ms, retired"
 )
 _events = msgspec.json.Decoder(Event)
+
+
+def title_of_value(value: ValueRow) -> str:
+    return f"{value.subject} {value.predicate}: {value.object}"[:TITLE_CHARS]
 
 
 def _writer_key(event: Event) -> str:

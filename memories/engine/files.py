@@ -105,6 +105,9 @@ class Disk:
     def _rename(self, source: Path, target: Path) -> None:
         os.rename(source, target)
 
+    def _link(self, source: Path, target: Path) -> None:
+        os.link(source, target)
+
     def _truncate(self, descriptor: int, size: int) -> None:
         os.ftruncate(descriptor, size)
 
@@ -223,9 +226,14 @@ class Disk:
                 raise DiskFailed(message) from second
         raise fault
 
-    def replace(self, path: Path, data: bytes) -> Stamp:
+    def replace(
+        self, path: Path, data: bytes, *, expected: Stamp | None = None
+    ) -> Stamp:
         """Put `data` in the place of `path` by an atomic, durable rename.
 
+        With `expected`, only over a file that still looks so: Changed is raised, and
+        nothing done, if another hand was at it up to a moment before the rename (in
+        between no system call can look: what is saved just there is lost).
         Raises: OSError if the old file still stands; DiskFailed if that is unknown.
         """
         temporary = path.parent / f"{TEMPORARY_PREFIX}{os.urandom(6).hex()}.tmp"
@@ -239,7 +247,40 @@ class Disk:
                 stamp = Stamp.of(os.fstat(descriptor))
             finally:
                 os.close(descriptor)
+            if expected is not None and stamp_of(path) != expected:
+                raise Changed
             self._rename(temporary, path)
+        except (OSError, Changed):
+            if os.path.lexists(temporary):
+                self._unlink(temporary)
+            raise
+        try:
+            self._flush_folder(path.parent)
+        except OSError as fault:
+            raise DiskFailed(str(fault.strerror)) from fault
+        return stamp
+
+    def create(self, path: Path, data: bytes, *, mtime_ns: int) -> Stamp:
+        """Make a file that is not there yet, with the time given, durable on return.
+
+        Raises: FileExistsError, before anything is written, if the name is taken;
+        OSError; DiskFailed.
+        """
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        temporary = path.parent / f"{TEMPORARY_PREFIX}{os.urandom(6).hex()}.tmp"
+        try:
+            descriptor = self._open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[self._write(descriptor, bytes(view)) :]
+                os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+                self._flush(descriptor)
+                stamp = Stamp.of(os.fstat(descriptor))
+            finally:
+                os.close(descriptor)
+            self._place_new(temporary, path)
         except OSError:
             if os.path.lexists(temporary):
                 self._unlink(temporary)
@@ -249,6 +290,19 @@ class Disk:
         except OSError as fault:
             raise DiskFailed(str(fault.strerror)) from fault
         return stamp
+
+    def _place_new(self, temporary: Path, path: Path) -> None:
+        """Give a file its name without ever taking the place of another."""
+        try:
+            self._link(temporary, path)
+        except FileExistsError:
+            raise
+        except OSError:  # no hard links on this disk
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+            self._rename(temporary, path)
+        else:
+            self._unlink(temporary)
 
     def cut(self, path: Path, size: int, *, expected: Stamp) -> Stamp:
         """Shorten a file to `size` bytes, durably. Raises: Changed."""

@@ -23,9 +23,10 @@ from .keeping import (
     Unsettled,
 )
 from .ledger import render_line
-from .notes import StoreFile, sha256
+from .notes import StoreFile
 from .passages import MemoryRow
 from .reports import Skipped
+from .shelf import sha256
 from .types import Event
 
 
@@ -196,13 +197,29 @@ class Hands(Keeping):
             self.index.put_file(file.path, file.raw, file.stamp, problem)
             return
         file = StoreFile(file.path, file.raw, stamp)
-        if file.day:
+        if self._is_leftover(file, data):
+            self._contain(file.path, partial(self._put_away_note, file, data))
+        elif file.day:
             self._contain(file.path, partial(self._index_day, file, data))
         elif file.path == page.PAGE_NAME and page.is_page(data):
             self.index.remove_file(file.path)
             self.index.put_file(file.path, file.raw, file.stamp)
         else:
             yield from self._try_note(file, data)
+
+    def _is_leftover(self, file: StoreFile, data: bytes) -> bool:
+        """Whether a file is what a retirement has still to take out of the store."""
+        lives = self.index.lives.retired_at(file.path)
+        return bool(lives) and sha256(data) in {life.sha256 for life in lives}
+
+    def _put_away_note(self, file: StoreFile, data: bytes) -> None:
+        """Complete a note's retirement: the event has decided, the bytes are kept."""
+        self.shelf.keep(data)
+        path = self.notes.locate(file.raw)
+        if files.stamp_of(path) != file.stamp:
+            raise files.Changed
+        self.disk.remove(path)
+        self.index.remove_file(file.path)
 
     def _try_note(self, file: StoreFile, data: bytes) -> Iterator[None]:
         """Index a note; one that no rule foresaw is named and stops no other."""
@@ -236,8 +253,10 @@ class Hands(Keeping):
             if self._opening:
                 file = self._cut_torn_day(file, log.torn_at)
                 log = daylog.parse_day(data[: log.torn_at])
+                data = data[: log.torn_at]
             else:
                 log.problems.append("its last entry has no end yet")
+        file, log = self._put_away_entries(file, data, log)
         entries, copies = self._own_entries(file, log.entries)
         for copy in copies:
             log.problems.append(f"entry {copy.marker.id} {COPY_PROBLEM}")
@@ -263,13 +282,52 @@ class Hands(Keeping):
         if not kept:
             self._rescue_entries([known[entry_id] for entry_id in sorted(gone)])
 
+    def _put_away_entries(
+        self, file: StoreFile, data: bytes, log: daylog.DayLog
+    ) -> tuple[StoreFile, daylog.DayLog]:
+        """Complete the retirement of entries that still stand in their file.
+
+        What a person has changed since is theirs and lives again; words of an erased
+        entry that come back with an older copy go again.
+        """
+        lives = self.index.lives.states_of([one.marker.id for one in log.entries])
+        away: set[str] = set()
+        changed = data
+        for entry in log.entries:
+            life = lives.get(entry.marker.id)
+            if life is None or life.by_hand or life.state == "live":
+                continue
+            if life.state == "erased":
+                changed = daylog.strip(changed, entry.marker.id)
+            elif life.path != file.path:
+                continue
+            elif not entry.edited or sha256(entry.block) == life.sha256:
+                self.shelf.keep(entry.block)
+                away.add(entry.marker.id)
+        if away:
+            changed = daylog.put_away(changed, away)
+        if changed == data:
+            return file, log
+        path = self.notes.locate(file.raw)
+        stamp = self.disk.replace(path, changed, expected=file.stamp)
+        return StoreFile(file.path, file.raw, stamp), daylog.parse_day(changed)
+
     def _own_entries(
         self, file: StoreFile, entries: list[daylog.Entry]
     ) -> tuple[list[daylog.Entry], list[daylog.Entry]]:
-        """Part a day's entries from copies of entries that live in another file."""
+        """Part a day's entries from copies of entries that live in another file, or
+        were retired from one, or are erased.
+        """
         own: list[daylog.Entry] = []
         copies: list[daylog.Entry] = []
+        lives = self.index.lives.states_of([entry.marker.id for entry in entries])
         for entry in entries:
+            life = lives.get(entry.marker.id)
+            is_gone = life is not None and not life.by_hand and life.state != "live"
+            if life is not None and is_gone:
+                is_back = life.is_retired and life.path == file.path
+                (own if is_back else copies).append(entry)
+                continue
             other = self.index.passages.find_entry(entry.marker.id)
             is_twice = (
                 other is not None
@@ -313,15 +371,18 @@ class Hands(Keeping):
         self.index.passages.add_chunks(number, title, chunks)
 
     def _note_return(self, file: StoreFile, entry: daylog.Entry) -> None:
-        """Record that an entry retired by hand stands in its file again."""
+        """Record that a retired entry stands in its file again by a person's hand."""
         memory_id = f"entry:{file.path}#{entry.marker.id}"
-        if self.index.facts.find_hand_retirement(memory_id):
+        life = self.index.lives.find_key(f"#{entry.marker.id}")
+        if life is not None and life.is_retired:
             self._append_by_hand("restore", memory_id, entry.marker.scope)
 
     def _forget_file(self, path: str) -> None:
         """A file is gone: its notes with it, its entries not silently."""
         gone = self.index.passages.entries_of(path)
-        self.index.note_move(path)
+        now = self.index.note_move(path)
+        if now and self.index.lives.past_of(f"note:{path}", "replace"):
+            self._append_by_hand("move", f"note:{path}", rules.GLOBAL_SCOPE, now)
         self.index.remove_file(path)
         self._rescue_entries(gone)
 
@@ -378,10 +439,9 @@ class Hands(Keeping):
         )
 
     def _retire_by_hand(self, row: MemoryRow) -> None:
-        digest = sha256(row.block)
         # The words first: an event without them could not be undone. A crash between
         # the two leaves a file that no event names, and the entry is retired again.
-        self.disk.replace(self.directory / "retired" / f"{digest}.md", row.block)
+        digest = self.shelf.keep(row.block)
         if self._append_by_hand("retire", row.id, row.scope, row.path, digest):
             self.reports.add(
                 "entry-retired",

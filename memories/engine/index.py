@@ -7,16 +7,17 @@ words in FTS5. Nothing else writes this file. Source: docs/architecture.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
 
-from . import facts, files, passages
+from . import facts, files, lives, passages
 from .errors import Busy
+from .types import Event
 
-FORMAT = "8"
+FORMAT = "9"
 """Raised with every change of the tables: an index of another format is rebuilt."""
 
 _TABLES = (
@@ -27,6 +28,7 @@ _TABLES = (
     "CREATE TABLE moved(path TEXT PRIMARY KEY, now TEXT) WITHOUT ROWID",
     *passages.TABLES,
     *facts.TABLES,
+    *lives.TABLES,
 )
 
 
@@ -66,6 +68,7 @@ class Index:
         self._db = self._open()
         self.passages = passages.Passages(self._db)
         self.facts = facts.Facts(self._db, self.passages)
+        self.lives = lives.Lives(self._db)
 
     def _open(self) -> apsw.Connection:
         is_new = not self._path.exists()
@@ -116,6 +119,18 @@ class Index:
         found = [row[0] for row in self._db.execute("PRAGMA integrity_check")]
         return [] if found == ["ok"] else found
 
+    # --- events
+
+    def apply_event(self, event: Event, line: bytes) -> None:
+        """Fold an event into facts and lives. Raises: Invalid when it has no moment."""
+        self.facts.apply_event(event, line)
+        self.lives.apply_event(event)
+
+    def clear_events(self) -> None:
+        """Forget all that came from events, before the ledger is folded anew."""
+        self.facts.clear()
+        self.lives.clear()
+
     # --- how far of the store has been seen
 
     def get_meta(self, key: str) -> str:
@@ -134,6 +149,13 @@ class Index:
             "SELECT raw, device, inode, size, mtime_ns FROM file WHERE path=?", (path,)
         ).fetchone()
         return (row[0], files.Stamp(*row[1:])) if row else None
+
+    def digest_of(self, path: str) -> str:
+        """Return the SHA-256 of a file's bytes as it was read, "" when unknown."""
+        row = self._db.execute(
+            "SELECT digest FROM file WHERE path=?", (path,)
+        ).fetchone()
+        return str(row[0]) if row else ""
 
     def put_file(
         self,
@@ -163,9 +185,9 @@ class Index:
         self.passages.remove_memories_of(path)
         self._db.execute("DELETE FROM file WHERE path=?", (path,))
 
-    def note_move(self, path: str) -> None:
+    def note_move(self, path: str) -> str:
         """Before a file is forgotten, note where the same bytes stand now, if they do
-        in one other place.
+        in one other place. Returns that path, "" otherwise.
         """
         rows = self._db.execute(
             "SELECT other.path FROM file JOIN file AS other USING (digest) "
@@ -176,11 +198,24 @@ class Index:
             self._db.execute(
                 "INSERT OR REPLACE INTO moved VALUES(?, ?)", (path, rows[0][0])
             )
+            return str(rows[0][0])
+        return ""
 
     def find_moved(self, path: str) -> str:
         """Return where a file that was at `path` was moved to, "" when unknown."""
         row = self._db.execute("SELECT now FROM moved WHERE path=?", (path,)).fetchone()
         return str(row[0]) if row else ""
+
+    def moves(self) -> list[tuple[str, str]]:
+        """Return each path that a file was moved from, and where it is now."""
+        rows = self._db.execute("SELECT path, now FROM moved")
+        return [(str(path), str(now)) for path, now in rows]
+
+    def forget_moves(self, path: str) -> None:
+        self._db.execute("DELETE FROM moved WHERE ?1 IN (path, now)", (path,))
+
+    def put_moves(self, moves: Iterable[tuple[str, str]]) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO moved VALUES(?, ?)", moves)
 
     def file_problems(self) -> list[tuple[str, str]]:
         rows = self._db.execute(

@@ -15,13 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from . import daylog, files, rules
+from . import daylog, files, markdown, rows, rules
 from .errors import Busy, Corrupt, EngineError, Invalid
 from .index import FAULTS, Index, IndexFull, IndexUnusable
-from .ledger import LEDGER_NAME, Ledger, render_line
+from .ledger import ERASE, LEDGER_NAME, Ledger, render_line
+from .lives import Life
 from .moments import Moments, clock_now_ms, random_bits
 from .notes import Notes, StoreFile
+from .passages import MemoryRow
 from .reports import Reports
+from .shelf import FOLDER_NAME as SHELF_NAME
+from .shelf import Shelf
 from .types import Event
 from .workspace import read_marker
 
@@ -77,6 +81,7 @@ class Keeping:
             raise Corrupt(message)
         self.notes = Notes(self.disk, folder)
         self.ledger = Ledger(self.disk, folder)
+        self.shelf = Shelf(self.disk, directory / SHELF_NAME)
         self.reports = Reports()
         # Until every file has been seen once: a torn end can only be from before.
         self._opening = True
@@ -84,11 +89,13 @@ class Keeping:
         self._scan: Iterator[None] | None = None
         self._scan_again = False
         self._incomplete = False
+        self._wants_purge = False
         for name in ("retired", "incoming"):  # empty, git and backups drop them
             self.disk.make_folder(directory / name)
         self._sweep_temporaries()
         self.index = self._open_index()
         self._guarded(self._begin)
+        self._try_purge()
 
     def finish_opening(self, seconds: float) -> None:
         """Scan for at most about `seconds`; what remains is done by `work`."""
@@ -169,18 +176,32 @@ class Keeping:
             self.rebuild_index()
             step()
 
-    def rebuild_index(self) -> None:
-        """Throw the index away and begin another from the store."""
+    def rebuild_index(self, between: Callable[[], None] = lambda: None) -> None:
+        """Throw the index away and begin another from the store.
+
+        `between` is done while there is none.
+        """
+        moves: list[tuple[str, str]] = []
+        with contextlib.suppress(*FAULTS):
+            moves = self.index.moves()
         self.index.close()
         for suffix in ("", "-wal", "-shm"):
             Path(f"{self.directory / INDEX_NAME}{suffix}").unlink(missing_ok=True)
+        failed: Exception | None = None
+        try:
+            between()
+        except (OSError, EngineError, files.Changed) as fault:
+            failed = fault
         self.index = Index(self.directory / INDEX_NAME)
         self.ledger.stamp = None
-        self.reports.is_changed = True
-        with self._step():
-            self.sync_ledger()
         self._scan = None
+        with self._step():
+            self.index.put_moves(moves)
+            self.sync_ledger()
+        self.reports.is_changed = True
         self.want_scan()
+        if failed is not None:
+            raise failed
 
     # --- the ledger
 
@@ -208,10 +229,8 @@ class Keeping:
         if reading.unfinished_newline and not self.ledger.is_damaged:
             done = self.disk.append(self.ledger.path, b"\n", expected=stamp)
             self.ledger.stamp = done.stamp
-        # The first of a repeated id counts, as it does for `lines`.
-        self._fold(
-            {event.id: event for event in reversed(reading.events)}, reading.lines
-        )
+        self._wants_purge |= reading.has_erased_words
+        self._fold(reading.events, reading.lines)
         damage = [f"line {d.line}: {d.reason}" for d in reading.damage[:20]]
         if reading.torn_at is not None:
             damage.append("its last line has no end")
@@ -236,7 +255,8 @@ class Keeping:
 
     def _fold(self, events: dict[str, Event], lines: dict[str, bytes]) -> None:
         """Bring the index to exactly these events."""
-        known = self.index.facts.event_ids()
+        kinds = self.index.facts.event_kinds()
+        known = set(kinds)
         gone = known - events.keys()
         if self.ledger.is_damaged:
             # A damaged file proves nothing of what it lacks: it may be half written.
@@ -248,17 +268,40 @@ class Keeping:
             )
             gone = set()
         gone = self._rescue_events(gone, events, lines)
+        self._keep_erased(kinds, events, lines)
+        is_other = any(
+            kinds.get(event.id, event.kind) != event.kind for event in events.values()
+        )
         new = sorted(events.keys() - known)
-        if gone or (new and known and new[0] < max(known)):
-            self.index.facts.clear()
+        if gone or is_other or (new and known and new[0] < max(known)):
+            self.index.clear_events()
             new = sorted(events)
+        # Words that another copy of the ledger has erased are in the index's pages.
+        self._wants_purge |= is_other
         for event_id in new:
             try:
-                self.index.facts.apply_event(events[event_id], lines[event_id])
+                self.index.apply_event(events[event_id], lines[event_id])
             except Invalid:
                 self.reports.add("ledger-event", f"event {event_id} has no moment")
+        if self._settle_lives():
+            self.want_scan()
+        self._wants_purge |= bool(self.index.facts.unfinished_events())
         # Another clock may be ahead of ours: what is saved next comes after it.
         self.moments.seen(self.index.facts.newest_event()[1])
+
+    def _keep_erased(
+        self, kinds: dict[str, str], events: dict[str, Event], lines: dict[str, bytes]
+    ) -> None:
+        """Let what is known to be erased stay so, whatever an older copy says."""
+        back = [
+            event.id
+            for event in events.values()
+            if kinds.get(event.id) == ERASE != event.kind
+        ]
+        for event in self.index.facts.get_events(back):
+            events[event.id] = event
+            lines[event.id] = self.index.facts.get_line(event.id)
+        self._wants_purge |= bool(back)
 
     def _rescue_events(
         self, gone: set[str], events: dict[str, Event], lines: dict[str, bytes]
@@ -273,7 +316,8 @@ class Keeping:
         fresh = [
             event
             for event in self.index.facts.get_events(gone)
-            if rules.parse_moment("recorded_at", event.recorded_at) >= fresh_ms
+            if event.kind == ERASE
+            or rules.parse_moment("recorded_at", event.recorded_at) >= fresh_ms
         ]
         if fresh:
             whole = {event.id: self.index.facts.get_line(event.id) for event in fresh}
@@ -313,7 +357,9 @@ class Keeping:
         return True
 
     def _index_event(self, event: Event, line: bytes) -> None:
-        self.index.facts.apply_event(event, line)
+        self.index.apply_event(event, line)
+        self._settle_lives()
+        self._wants_purge |= event.unfinished
         self._note_ledger_stamp()
 
     def sync_in_transaction(self) -> None:
@@ -324,6 +370,7 @@ class Keeping:
                 self.sync_ledger()
 
         self._writing(lambda: self._guarded(sync))
+        self._try_purge()
 
     def _try_index(self, step: Callable[[], None]) -> bool:
         """Index what is already safe; a failure only makes the index be rebuilt."""
@@ -358,6 +405,95 @@ class Keeping:
             message = f"the disk refused the write ({reason}): nothing was saved"
             raise Busy(message) from fault
 
+    # --- lives: what the events say of notes, entries and facts
+
+    def _settle_lives(self) -> bool:
+        """Let the index follow the lives that events have changed; whether any had."""
+        changed = self.index.lives.unsettled()
+        for life in changed:
+            if not life.is_retired:
+                self.index.lives.settle(life.key, None)
+            elif life.key.startswith("fact:"):
+                self._settle_fact(life)
+            else:
+                self._settle_retired(life)
+        return bool(changed)
+
+    def _settle_fact(self, life: Life) -> None:
+        value = self.index.facts.find_value(life.key)
+        if value is None:
+            self.index.lives.forget(life.key)
+            return
+        row = rows.row_of_value(value)
+        words = f"{value.object}\n{value.statement}"
+        self.index.lives.settle(life.key, row, f"{value.subject}\n{words}")
+
+    def _settle_retired(self, life: Life) -> None:
+        """Take a retired memory out of what is found; keep what it was beside."""
+        live = self._find_live(life)
+        if live is not None:
+            # Its file is looked at again: what stands there goes, or decides otherwise.
+            known = self.index.find_file(live.path)
+            if known:
+                self.index.put_file(live.path, known[0], NOT_YET)
+            if not life.by_hand:
+                self.index.passages.remove_memory(live.id)
+        row, text = self._read_retired(life)
+        self.index.lives.settle(life.key, row, text)
+
+    def _find_live(self, life: Life) -> MemoryRow | None:
+        if life.key.startswith("#"):
+            return self.index.passages.find_entry(life.key.removeprefix("#"))
+        row = self.index.passages.find_memory(f"note:{life.path}")
+        # Another note may have taken the path since.
+        is_same = row is not None and self.index.digest_of(life.path) == life.sha256
+        return row if is_same else None
+
+    def _read_retired(self, life: Life) -> tuple[MemoryRow, str]:
+        """Return what a retired note or entry was, from its kept bytes."""
+        data = self.shelf.read(life.sha256)
+        file = self._file_of(life)
+        if data is None:
+            self.reports.add(
+                "retired-missing",
+                f"the words of retired {life.event.id} are not in {SHELF_NAME}/",
+                life.path,
+            )
+            return rows.row_of_missing(life.event.about, file, life.scope), ""
+        if life.key.startswith("#"):
+            entries = daylog.parse_day(data).entries
+            if entries:
+                row = rows.row_of_entry(life.path, file.day, entries[0])
+                return row, row.text
+            return rows.row_of_missing(life.event.about, file, life.scope), ""
+        if file.day:
+            row = rows.row_of_day(file, daylog.parse_day(data).hand_text)
+            return row, row.text
+        return rows.read_note(file, data).row, markdown.decode_note(data)[0]
+
+    def _file_of(self, life: Life) -> StoreFile:
+        """Return the file a note was, as far as its retirement tells."""
+        said = life.event.modified_at or life.event.recorded_at
+        mtime_ns = rules.parse_moment("modified_at", said) * 1_000_000
+        raw = (life.event.file or life.path).encode()
+        return StoreFile(life.path, raw, files.Stamp(0, 0, 0, mtime_ns))
+
+    # --- erasing what the ledger has decided to erase
+
+    def _try_purge(self) -> None:
+        """Finish what is decided; where the disk refuses, the next open tries again."""
+        if not self._wants_purge:
+            return
+        try:
+            self._purge()
+        except (OSError, EngineError, files.Changed) as fault:
+            reason = type(fault).__name__
+            self.reports.add("erasing", f"an erasure is not finished yet: {reason}")
+
+    def _purge(self) -> None:
+        """Make the files and the index agree with what the ledger says is erased."""
+        raise NotImplementedError
+
     # --- work in slices
 
     @property
@@ -385,6 +521,7 @@ class Keeping:
         """
         if self._scan is None:
             return False
+        self._try_purge()
         try:
             with self._step():
                 self._run_slice(time.monotonic() + seconds)
@@ -395,6 +532,7 @@ class Keeping:
         except (OSError, EngineError) as fault:
             self.reports.add("scan-stopped", f"a scan was stopped: {fault}")
             self._scan, self._incomplete = None, True
+        self._try_purge()
         self.keep_reports()
         return self._scan is not None
 

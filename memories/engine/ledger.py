@@ -8,7 +8,7 @@ current values is the index's. Source: docs/store-format.md "The ledger".
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,10 @@ from .types import Event
 LEDGER_NAME = "facts.jsonl"
 
 
+Line = dict[str, object]
+"""The members of a line, those unknown to this version too."""
+
+
 @dataclass(slots=True)
 class Damage:
     line: int
@@ -29,28 +33,39 @@ class Damage:
 
 @dataclass(slots=True)
 class Reading:
-    """Events as they stand in the file from `offset` on, and what was odd there.
+    """Events as they stand in the file, and what was odd there.
 
-    `lines` has each event's line by its id, members unknown to this version included.
+    `events` and `lines` are by id, in the file's order; a line has the members unknown
+    to this version too. `has_erased_words` says that a line still holds what another
+    line of the same id says is erased, as a merge with an older copy leaves it.
     `torn_at` is the offset of an unfinished last line; `unfinished_newline` says
     that the last line is whole but for its line end, as some editors leave it.
     """
 
-    events: list[Event] = field(default_factory=list)
+    events: dict[str, Event] = field(default_factory=dict)
     lines: dict[str, bytes] = field(default_factory=dict)
     damage: list[Damage] = field(default_factory=list)
     end: int = 0
     torn_at: int | None = None
     unfinished_newline: bool = False
+    has_erased_words: bool = False
 
     def take(self, line: bytes) -> None:
-        """Add a line's event. Raises: ValueError saying what is wrong."""
+        """Add a line's event: of a repeated id the first counts, but an erased one wins.
+
+        Raises: ValueError saying what is wrong.
+        """
         event = parse_line(line)
-        self.events.append(event)
-        self.lines.setdefault(event.id, line + b"\n")
+        known = self.events.get(event.id)
+        if known is not None and ERASE in (known.kind, event.kind):
+            self.has_erased_words |= known.kind != event.kind
+        if known is None or (event.kind == ERASE and known.kind != ERASE):
+            self.events[event.id] = event
+            self.lines[event.id] = line + b"\n"
 
 
 _events = msgspec.json.Decoder(Event)
+ERASE = "erase"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors put one in front
 _CRC = b',"crc":"'
 
@@ -60,7 +75,11 @@ def render_line(event: Event) -> bytes:
 
     {"id":"01kb...","kind":"save","recorded_at":"...",...,"crc":"89abcdef"}\n
     """
-    body = msgspec.json.encode(event)[:-1]
+    return _with_crc(msgspec.json.encode(event))
+
+
+def _with_crc(encoded: bytes) -> bytes:
+    body = encoded[:-1]
     return body + _CRC + f"{zlib.crc32(body):08x}".encode() + b'"}\n'
 
 
@@ -111,28 +130,39 @@ class Ledger:
         self.stamp: files.Stamp | None = None
         self.is_damaged = False
 
-    def read(self, offset: int = 0) -> tuple[Reading, files.Stamp | None]:
-        """Read the events from `offset` on; no file is an empty ledger.
-
-        Raises: OSError.
-        """
+    def read(self) -> tuple[Reading, files.Stamp | None]:
+        """Read the events; no file is an empty ledger. Raises: OSError."""
         try:
-            data, stamp = files.read(self.path, offset)
+            data, stamp = files.read(self.path)
         except FileNotFoundError:
             return Reading(), None
-        reading = parse(data)
-        reading.end = offset + len(data)
-        if reading.torn_at is not None:
-            reading.torn_at += offset
-        return reading, stamp
+        return parse(data), stamp
 
     def has_changed(self) -> bool:
         """Whether another hand has touched the file since `stamp` was taken."""
         return files.stamp_of(self.path) != self.stamp
 
-    def append(self, events: Sequence[Event]) -> files.Appended:
-        """Append events: see `append_lines`."""
-        return self.append_lines([render_line(event) for event in events])
+    def rewrite(self, change: Callable[[Event, Line], Line]) -> None:
+        """Put in each line's place what `change` makes of its members; durable on
+        return. Of a line that is not changed every byte stays.
+
+        `stamp` must be that of the file as last read. Raises: Corrupt while the ledger
+        is damaged; files.Changed, OSError, files.DiskFailed as Disk.replace.
+        """
+        self._require_sound()
+        reading, stamp = self.read()
+        if stamp != self.stamp or reading.damage or reading.torn_at is not None:
+            raise files.Changed
+        if stamp is None:
+            return
+        lines = []
+        for event_id, line in reading.lines.items():
+            said = msgspec.json.decode(line, type=dict[str, object])
+            said.pop("crc", None)
+            changed = change(reading.events[event_id], said)
+            same = changed == said
+            lines.append(line if same else _with_crc(msgspec.json.encode(changed)))
+        self.stamp = self._disk.replace(self.path, b"".join(lines), expected=stamp)
 
     def append_lines(self, lines: Sequence[bytes]) -> files.Appended:
         """Append whole lines in one write; they are on the disk on return.
@@ -140,13 +170,16 @@ class Ledger:
         `stamp` must be that of the file as last read. Raises: Corrupt while the
         ledger is damaged; files.Changed, OSError, files.DiskFailed as Disk.append.
         """
+        self._require_sound()
+        appended = self._disk.append(self.path, b"".join(lines), expected=self.stamp)
+        # With another hand in between, the stamp would cover bytes not yet read.
+        self.stamp = appended.stamp if appended.intact else None
+        return appended
+
+    def _require_sound(self) -> None:
         if self.is_damaged:
             message = (
                 "the ledger (store/facts.jsonl) is damaged and open read-only: mend or "
                 "restore the lines named in memory_status; nothing was saved"
             )
             raise Corrupt(message)
-        appended = self._disk.append(self.path, b"".join(lines), expected=self.stamp)
-        # With another hand in between, the stamp would cover bytes not yet read.
-        self.stamp = appended.stamp if appended.intact else None
-        return appended

@@ -6,7 +6,6 @@ the index's.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import unicodedata
 from collections.abc import Iterator
@@ -101,7 +100,3 @@ def _to_follow(block: bytes, first: bytes, last: bytes) -> bytes:
     if encoding:
         return b"".join(part.decode().encode(encoding) for part in (b"\n", block))
     return block if last.endswith(b"\n") else b"\n" + block
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from . import files
 from . import types as t
 from .answers import may_see, unknown_memory
-from .errors import Busy, EngineError, NotFound
+from .errors import Busy, EngineError, NotFound, ReadOnly
 from .index import FAULTS
 from .passages import MemoryRow
 from .store import Store
@@ -55,6 +56,27 @@ class Operations:
                 self.store.sync_in_transaction()
             except (files.Changed, EngineError):
                 self.store.want_scan()
+
+    def _require_may_write(self, caller: t.Caller) -> None:
+        if "write" not in caller.acts:
+            message = (
+                f'the connection "{caller.name}" may only read: ask the owner to allow '
+                "writing"
+            )
+            raise ReadOnly(message)
+        self._require_in_time(caller.deadline_ms)
+
+    @staticmethod
+    def _require_in_time(deadline_ms: int) -> None:
+        if deadline_ms and time.time() * 1000 > deadline_ms:
+            message = "the call came too late to begin a write: nothing was saved"
+            raise Busy(message)
+
+    def _require_own(self, caller: t.Caller) -> None:
+        if "own" not in caller.acts:
+            message = "only the owner may do this"
+            raise ReadOnly(message)
+        self._require_in_time(caller.deadline_ms)
 
     def _get_row(self, caller: t.Caller, memory_id: str) -> MemoryRow:
         """Return a note or an entry the caller may see. Raises: NotFound."""

@@ -331,7 +331,7 @@ class Passages:
         """
         if not terms:
             return []
-        match = " OR ".join(_quote(term) for term in terms)
+        match = match_any(terms)
         kind = "=" if facts else "!="
         rows = self._db.execute(
             f"SELECT {_FOUND_COLUMNS} FROM words JOIN chunk ON chunk.num = words.rowid "
@@ -416,6 +416,11 @@ def _memory_row(row: Sequence[object]) -> MemoryRow:
         tags=json.loads(str(row[17])),
         links=json.loads(str(row[18])),
     )
+
+
+def match_any(terms: Iterable[str]) -> str:
+    """Return the FTS5 query for any of the terms."""
+    return " OR ".join(_quote(term) for term in terms)
 
 
 def _quote(term: str) -> str:

@@ -29,10 +29,13 @@ from .answers import (
     unknown_memory,
     writer_conflict_of,
 )
-from .errors import Busy, Invalid, NotFound
+from .errors import Busy, Invalid
 from .facts import ValueRow
+from .lives import Life
 from .operation import Operations, on_index
 from .passages import MemoryRow, Passage, lasting_id
+from .rows import row_of_value
+from .shelf import sha256
 
 FACTS_WITH_QUERY, FACTS_WITHOUT_QUERY = 12, 20
 CONTEXT_MEMORIES = 24
@@ -47,6 +50,7 @@ TOP_K_MOST = 50
 CLOSEST_SUBJECTS = 5
 KNOWN_SUBJECTS = 50
 CONFLICTS_SHOWN = 10
+VERSIONS_SHOWN = 100
 CORRECTION_STEPS = 5
 """Corrections of corrections that are brought along; more are only named."""
 
@@ -331,13 +335,30 @@ class Reading(Operations):
         self._look_at_ledger()
         if id.startswith("fact:"):
             return self._read_fact(caller, id, offset)
+        retired = self._find_retired(caller, id)
+        if retired is not None:
+            return self._read_retired(retired, offset)
         row = self._get_row(caller, id)
         correction = self.store.index.passages.corrections([id], caller.scopes)
-        text = row.text if row.kind == "entry" else self._read_note(row)
-        memory = msgspec.structs.replace(
-            memory_of(row, text, offset),
+        text = self.store.read_text(row)
+        return msgspec.structs.replace(
+            self._memory(row, row.id, text, offset),
             replaced=replaced_by(correction.get(lasting_id(id))),
         )
+
+    def _memory(self, row: MemoryRow, key: str, text: str, offset: int) -> t.Memory:
+        """Return a note or an entry with its past; `key` is that of its life."""
+        lives = self.store.index.lives
+        memory = msgspec.structs.replace(
+            memory_of(row, text, offset),
+            sha256=sha256(text.encode()),
+            redacted=True if lives.past_of(key, "redact") else msgspec.UNSET,
+        )
+        versions = [past.event for past in lives.past_of(key, "replace")]
+        if versions:
+            memory = msgspec.structs.replace(
+                memory, edited_by="owner", versions=versions[:VERSIONS_SHOWN]
+            )
         if row.marker:
             said = msgspec.json.decode(row.marker, type=daylog.Marker)
             memory = msgspec.structs.replace(
@@ -345,41 +366,46 @@ class Reading(Operations):
             )
         return memory
 
-    def _read_note(self, row: MemoryRow) -> str:
-        """Return a note's whole text from the disk; a day log's hand text."""
-        if row.size_bytes == len(row.text.encode()):
-            return row.text  # only of a day log is the text itself kept
-        known = self.store.index.find_file(row.path)
-        if known is None:
-            message = f"{row.id} is no longer there"
-            raise NotFound(message)
-        try:
-            data, _ = self.store.notes.read(known[0])
-        except OSError as fault:
-            message = f"{row.path} cannot be read now"
-            raise Busy(message) from fault
-        return markdown.decode_note(data)[0]
+    def _find_retired(self, caller: t.Caller, memory_id: str) -> Life | None:
+        """Return a retired note or entry by the id it has now."""
+        if self.store.index.passages.find_memory(memory_id) is not None:
+            return None
+        life = self.store.index.lives.find(memory_id)
+        if life is None or not life.is_retired or not may_see(caller, life.scope):
+            return None
+        return life
+
+    def _read_retired(self, life: Life, offset: int) -> t.Memory:
+        row = life.row
+        if row is None:
+            message = "the index is being made anew; try again in a moment"
+            raise Busy(message)
+        text = row.text or self.store.read_kept(life)
+        memory_id = row.id if life.key.startswith("#") else self.store.id_of_note(life)
+        return msgspec.structs.replace(
+            self._memory(row, life.key, text, offset),
+            id=memory_id,
+            retired=True,
+            retired_at=rules.render_moment(life.at_ms),
+        )
 
     def _read_fact(self, caller: t.Caller, memory_id: str, offset: int) -> t.Memory:
         value = self.store.index.facts.find_value(memory_id)
-        if value is None or not may_see(caller, value.scope):
+        erased = self.store.index.lives.find_key(memory_id)
+        is_erased = erased is not None and erased.state == "erased"
+        if value is None or is_erased or not may_see(caller, value.scope):
             raise unknown_memory(memory_id)
-        row = MemoryRow(
-            id=value.id,
-            kind="fact",
-            path="",
-            title=f"{value.subject} {value.predicate}: {value.object}"[:120],
-            scope=value.scope,
-            source=value.source,
-            writer=value.writer,
-            writer_id=value.writer_id,
-            at_ms=value.from_ms,
-            day=rules.render_day(value.from_ms),
-        )
+        row = row_of_value(value)
         text = value.statement or f"{value.subject} {value.predicate}: {value.object}"
         shown = fact_of(value, dated=True)
+        life = self.store.index.lives.find_key(memory_id)
+        is_redacted = self.store.index.lives.past_of(memory_id, "redact")
         return msgspec.structs.replace(
             memory_of(row, text, offset),
+            redacted=True if is_redacted else msgspec.UNSET,
+            retired_at=rules.render_moment(life.at_ms)
+            if life and life.is_retired
+            else msgspec.UNSET,
             subject=value.subject,
             predicate=value.predicate,
             object=value.object,

@@ -41,6 +41,12 @@ class Reports:
         del self.happened[:-REPORTS_KEPT]
         self.is_changed = True
 
+    def forget(self, path: str) -> None:
+        """Drop what names a file whose name is to be forgotten too."""
+        kept = [one for one in self.happened if path not in (one.path, one.message)]
+        self.happened = [one for one in kept if path not in one.message]
+        self.is_changed = True
+
     def load(self, said: str, now_ms: int) -> None:
         """Take in what an earlier process kept."""
         self.at_ms = now_ms

@@ -12,6 +12,7 @@ import msgspec
 
 from . import daylog, markdown, rules
 from .errors import Invalid
+from .facts import ValueRow, title_of_value
 from .markdown import Chunk
 from .notes import StoreFile
 from .passages import MemoryRow
@@ -94,6 +95,35 @@ def row_of_entry(path: str, day: str, entry: daylog.Entry) -> MemoryRow:
         tags=markdown.find_tags(entry.text),
         links=markdown.find_wikilinks(entry.text),
         replaces=marker.replaces,
+    )
+
+
+def row_of_value(value: ValueRow) -> MemoryRow:
+    """Return a fact's row, without words."""
+    return MemoryRow(
+        id=value.id,
+        kind="fact",
+        path="",
+        title=title_of_value(value),
+        scope=value.scope,
+        source=value.source,
+        writer=value.writer,
+        writer_id=value.writer_id,
+        at_ms=value.from_ms,
+        day=rules.render_day(value.from_ms),
+    )
+
+
+def row_of_missing(memory_id: str, file: StoreFile, scope: str) -> MemoryRow:
+    """Return the row of a retired memory whose bytes are gone: its name alone."""
+    return MemoryRow(
+        id=memory_id,
+        kind="entry" if memory_id.startswith("entry:") else "note",
+        path=file.path,
+        title=file.path.rpartition("/")[2].rpartition(".")[0],
+        scope=scope,
+        at_ms=file.stamp.mtime_ns // 1_000_000,
+        day=file.day or _day_of(file),
     )
 
 

@@ -19,6 +19,9 @@ NAME_CHARS = 200
 OBJECT_CHARS = 4_000
 SOURCE_CHARS = 100
 QUERY_CHARS = 10_000
+NOTE_CHARS = 1_000_000
+"""Of a note that its owner rewrites in the product."""
+
 FIRST_YEAR, LAST_YEAR = 1900, 2999
 DAY_CHARS = 10
 """No ISO 8601 form of a moment with an hour is as short; none of a day is longer."""

@@ -6,7 +6,6 @@ is raised.
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -22,7 +21,7 @@ from .answers import (
     receipt_of_event,
     source_label,
 )
-from .errors import Busy, Conflict, Invalid, ReadOnly, TooLarge
+from .errors import Busy, Conflict, Invalid, TooLarge
 from .facts import ValueRow
 from .keeping import ATTEMPTS
 from .operation import Operations, on_index
@@ -348,21 +347,6 @@ class Saving(Operations):
                 return line
         return None
 
-    def _require_may_write(self, caller: t.Caller) -> None:
-        if "write" not in caller.acts:
-            message = (
-                f'the connection "{caller.name}" may only read: ask the owner to allow '
-                "writing"
-            )
-            raise ReadOnly(message)
-        self._require_in_time(caller.deadline_ms)
-
-    @staticmethod
-    def _require_in_time(deadline_ms: int) -> None:
-        if deadline_ms and time.time() * 1000 > deadline_ms:
-            message = "the call came too late to begin a write: nothing was saved"
-            raise Busy(message)
-
     @staticmethod
     def _writable_scope(caller: t.Caller, scope: str) -> str:
         parsed = rules.parse_scope(scope, reading=False)
@@ -381,8 +365,9 @@ class Saving(Operations):
                 "saving the new value under the same subject, predicate and scope"
             )
             raise Invalid(message)
-        retired = self.store.index.facts.find_hand_retirement(memory_id)
-        if retired and may_see(caller, retired.scope):
+        life = self.store.index.lives.find(memory_id)
+        is_live = self.store.index.passages.find_memory(memory_id)
+        if life and life.is_retired and not is_live and may_see(caller, life.scope):
             message = f"{memory_id} is retired: restore it first, or save without it"
             raise Conflict(message)
         self._get_row(caller, memory_id)
@@ -419,7 +404,7 @@ class Saving(Operations):
         ):
             self.store.finish_scan()
         event = self.store.index.facts.find_event_by_request(request_id)
-        if event is not None:
+        if event is not None and event.kind in ("save", "repeat"):
             self.store.disk.make_sure(self.store.ledger.path)
             action: t.Action = "supersede" if event.supersedes else "store"
             is_repeat = event.kind == "repeat"

@@ -1,18 +1,202 @@
-"""The store and its derived index, kept in step: the order of every step is here."""
+"""The store and its derived index, kept in step: retiring, restoring, other words.
+
+The order of every step is here: the words are kept first, then the event that
+decides, then the files follow. What a crash leaves undone, the next look at the file
+completes. Source: docs/decisions/0002, 0004.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
+from pathlib import Path
 
-from . import files, page
-from .errors import EngineError
-from .hands import Hands
+from . import daylog, files, markdown, page, rewriting, rules
+from .erasing import Erasing
+from .errors import Busy, Conflict, EngineError, NotFound
 from .index import FAULTS
+from .lives import Life, note_of
+from .notes import StoreFile
+from .passages import MemoryRow
+from .types import Event
 
 
-class Store(Hands):
+class Store(Erasing):
     """One workspace's store with its index. The caller holds the workspace's lock."""
+
+    # --- retiring
+
+    def retire(self, event: Event, row: MemoryRow) -> bool:
+        """Take a note or an entry out of the store; `event` is the retirement to be.
+
+        False when the memory has changed meanwhile: look again.
+        Raises: EngineError; files.Changed; files.DiskFailed.
+        """
+        raw = self._raw_of(row.path)
+        data, stamp = self._writing(lambda: self.notes.read(raw))
+        if row.kind == "entry":
+            found = daylog.parse_day(data).entries
+            entry = next((one for one in found if one.marker.id == row.entry), None)
+            if entry is None:
+                return False
+            event.sha256 = self._writing(lambda: self.shelf.keep(entry.block))
+        else:
+            event.sha256 = self._writing(lambda: self.shelf.keep(data))
+            event.modified_at = rules.render_moment(stamp.mtime_ns // 1_000_000)
+            event.file = "" if raw.decode() == row.path else raw.decode()
+        event.path = row.path
+        self.append_event(event)
+        self._read_now(row.path, raw)
+        return self.index.passages.find_memory(row.id) is None
+
+    def _raw_of(self, path: str) -> bytes:
+        known = self.index.find_file(path)
+        return known[0] if known else path.encode()
+
+    # --- restoring
+
+    def restore(self, event: Event, life: Life) -> None:
+        """Put a retired note or entry back as it was.
+
+        Raises: Conflict when its place is taken or its bytes are gone; EngineError;
+        files.Changed; files.DiskFailed.
+        """
+        data = self.shelf.read(life.sha256)
+        if data is None:
+            message = "its words are no longer in the retired area: nothing was changed"
+            raise Conflict(message)
+        raw = (life.event.file or life.path).encode()
+        is_note = life.key.startswith("note:")
+        if is_note:
+            self._require_free(life.path, raw)
+        elif self.notes.stamp(raw) is None and self.index.lives.retired_at(life.path):
+            message = f"the day it stands in is retired: restore note:{life.path} first"
+            raise Conflict(message)
+        # A crash before the event leaves a file that is put away again.
+        if is_note:
+            self._writing(lambda: self._place_note(life, raw, data))
+        else:
+            raw = self._writing(lambda: self._bring_back(life, raw, data))
+        try:
+            self.append_event(event)
+        finally:
+            self._read_now(life.path, raw)
+        if not self.index.lives.uses(life.sha256):
+            with contextlib.suppress(OSError):
+                self.shelf.discard(life.sha256)
+
+    def _require_free(self, path: str, raw: bytes) -> None:
+        known = self.index.find_file(path)
+        taken = [raw, *([known[0]] if known else [])]
+        if any(os.path.lexists(self.notes.locate(one)) for one in taken):
+            message = f"another file is at {path} now: move it, then restore"
+            raise Conflict(message, path=path)
+        folder = self.directory / "store"
+        for part in Path(os.fsdecode(raw)).parent.parts:
+            folder /= part
+            if os.path.lexists(folder) and not stat.S_ISDIR(os.lstat(folder).st_mode):
+                message = f"{part} is no folder any more: move it, then restore"
+                raise Conflict(message, path=path)
+
+    def _place_note(self, life: Life, raw: bytes, data: bytes) -> None:
+        path = self.notes.locate(raw)
+        self.disk.make_folder(path.parent)
+        try:
+            mtime_ns = self._file_of(life).stamp.mtime_ns
+            self.disk.create(path, data, mtime_ns=mtime_ns)
+        except FileExistsError as fault:
+            message = f"another file is at {life.path} now: move it, then restore"
+            raise Conflict(message, path=life.path) from fault
+
+    def _bring_back(self, life: Life, raw: bytes, block: bytes) -> bytes:
+        """Put an entry's block where its mark stands; return its file's raw path."""
+        entry_id = life.key.removeprefix("#")
+        raw = self._find_mark(raw, entry_id)
+        place = self.notes.locate(raw)
+        if self.notes.stamp(raw) is None:
+            self.disk.make_folder(place.parent)
+            heading = f"# {StoreFile(life.path, raw, files.Stamp(0, 0, 0, 0)).day}\n\n"
+            self.disk.replace(place, heading.encode() + block)
+            return raw
+        data, stamp = self.notes.read(raw)
+        if not any(one.marker.id == entry_id for one in daylog.parse_day(data).entries):
+            back = daylog.bring_back(data, entry_id, block)
+            self.disk.replace(place, back, expected=stamp)
+        return raw
+
+    def _find_mark(self, raw: bytes, entry_id: str) -> bytes:
+        """Return the day log that holds an entry's mark: its own, unless moved."""
+        mark = daylog.retired_mark(entry_id)
+        for place in (raw, *self._day_logs()):
+            with contextlib.suppress(OSError):
+                if mark in daylog.in_utf8(self.notes.read(place)[0]):
+                    return place
+        return raw
+
+    def id_of_note(self, life: Life) -> str:
+        """Return the id by which a note answers: with the event when its path has
+        been taken, by a living note or one retired later.
+        """
+        plain = note_of(life.key)
+        if not life.is_retired:
+            return plain
+        newest = self.index.lives.find(plain)
+        is_taken = self.index.passages.find_memory(plain) is not None
+        return life.key if is_taken or (newest and newest.key != life.key) else plain
+
+    def read_text(self, row: MemoryRow) -> str:
+        """Return a live memory's whole text as its file holds it now.
+
+        Raises: NotFound; Busy when the file cannot be read now.
+        """
+        if row.kind == "entry" or row.size_bytes == len(row.text.encode()):
+            return row.text  # of a note only a day log's own text is kept
+        try:
+            data, _ = self.notes.read(self._raw_of(row.path))
+        except FileNotFoundError as fault:
+            message = f"{row.id} is no longer there"
+            raise NotFound(message) from fault
+        except OSError as fault:
+            message = f"{row.path} cannot be read now"
+            raise Busy(message) from fault
+        return markdown.decode_note(data)[0]
+
+    def read_kept(self, life: Life) -> str:
+        """Return a retired memory's whole text, "" where its bytes are gone."""
+        return self._read_retired(life)[1]
+
+    # --- other words
+
+    def replace_words(self, event: Event, row: MemoryRow, text: str) -> None:
+        """Give a note or an entry another text; the earlier one is kept.
+
+        `event` is the replacement to be. Raises: Conflict; EngineError;
+        files.Changed; files.DiskFailed.
+        """
+        raw = self._raw_of(row.path)
+        data, stamp = self._writing(lambda: self.notes.read(raw))
+        if row.kind == "entry":
+            found = daylog.parse_day(data).entries
+            entry = next((one for one in found if one.marker.id == row.entry), None)
+            if entry is None:
+                raise files.Changed
+            earlier = entry.block
+            changed = daylog.revise(data, row.entry, text, edited_by="owner")
+        else:
+            earlier = data
+            changed = rewriting.encode_like(data, text)
+        event.sha256 = self._writing(lambda: self.shelf.keep(earlier))
+        event.path = row.path
+        self.append_event(event)
+        place = self.notes.locate(raw)
+        try:
+            self._writing(lambda: self.disk.replace(place, changed, expected=stamp))
+        except files.Changed as fault:
+            message = f"{row.path} was changed meanwhile: read it again"
+            raise Conflict(message) from fault
+        finally:
+            self._read_now(row.path, raw)
 
     # --- the page of facts
 
@@ -21,16 +205,19 @@ class Store(Hands):
 
         A disk that refuses is no harm: the page is made again later.
         """
-        path = self.notes.locate(page.PAGE_NAME.encode())
         with contextlib.suppress(OSError, EngineError, *FAULTS):
             newest = self.index.newest_written()[0]
             if newest == self.index.get_meta("page"):
                 return
-            if not os.path.lexists(path) or page.is_page(files.read(path)[0]):
-                values = self.index.facts.newest_values(None, -1)
-                self.disk.replace(path, page.render(values))
-            else:
-                message = "is your own, or was edited: it is a note and not updated"
-                self.reports.add("page-kept", message, page.PAGE_NAME)
+            self._write_page()
             with self.index.transaction():
                 self.index.set_meta("page", newest)
+
+    def _write_page(self) -> None:
+        path = self.notes.locate(page.PAGE_NAME.encode())
+        if not os.path.lexists(path) or page.is_page(files.read(path)[0]):
+            values = self.index.facts.newest_values(None, -1)
+            self.disk.replace(path, page.render(values))
+        else:
+            message = "is your own, or was edited: it is a note and not updated"
+            self.reports.add("page-kept", message, page.PAGE_NAME)

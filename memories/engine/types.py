@@ -205,9 +205,15 @@ class Memory(
         "writer_authenticated": "writerAuthenticated",
         "valid_from": "validFrom",
         "valid_to": "validTo",
+        "edited_by": "editedBy",
+        "retired_at": "retiredAt",
     },
 ):
-    """Answer of read_memory: a slice of the text and what is known around it."""
+    """Answer of read_memory: a slice of the text and what is known around it.
+
+    `versions` are the ids of earlier texts that the owner has replaced, newest first;
+    `sha256` is that of the whole text in UTF-8, before hidden words are labelled.
+    """
 
     id: str
     kind: MemoryKind
@@ -226,7 +232,12 @@ class Memory(
     next_offset: int | msgspec.UnsetType = msgspec.UNSET
     writer_authenticated: bool | msgspec.UnsetType = msgspec.UNSET
     edited: bool | msgspec.UnsetType = msgspec.UNSET
+    edited_by: str | msgspec.UnsetType = msgspec.UNSET
+    redacted: bool | msgspec.UnsetType = msgspec.UNSET
+    versions: list[str] | msgspec.UnsetType = msgspec.UNSET
+    sha256: str | msgspec.UnsetType = msgspec.UNSET
     retired: bool | msgspec.UnsetType = msgspec.UNSET
+    retired_at: str | msgspec.UnsetType = msgspec.UNSET
     untrusted: bool | msgspec.UnsetType = msgspec.UNSET
     origin: str | msgspec.UnsetType = msgspec.UNSET
     replaces: str | msgspec.UnsetType = msgspec.UNSET
@@ -237,6 +248,56 @@ class Memory(
     current: bool | msgspec.UnsetType = msgspec.UNSET
     valid_from: str | msgspec.UnsetType = msgspec.UNSET
     valid_to: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Retirement(Answer, frozen=True):
+    """Answer of retire_memory and restore_memory. `current`, of a fact, is whether it
+    is the value of its key now.
+    """
+
+    ok: bool
+    id: str
+    action: Literal["retired", "restored"]
+    title: str
+    at: str
+    event_id: str
+    current: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class Revision(Answer, frozen=True):
+    """Answer of replace_note and redact: the memory's text now, by its SHA-256.
+
+    `event_id` is "" when nothing had to be changed. `also_in` names memories that
+    hold the redacted words too, which stay there.
+    """
+
+    ok: bool
+    id: str
+    at: str
+    event_id: str
+    sha256: str
+    also_in: list[str] = []
+    warnings: list[Warning] = []
+
+
+class Erasure(Answer, frozen=True):
+    """Answer of erase. `also_in` names memories that hold words of it too."""
+
+    ok: bool
+    id: str
+    at: str
+    event_id: str
+    also_in: list[str] = []
+    warnings: list[Warning] = []
+
+
+class EarlierText(Answer, frozen=True):
+    """Answer of read_version: what a memory said before the owner replaced it."""
+
+    id: str
+    event_id: str
+    replaced_at: str
+    text: str
 
 
 class Storage(Answer, frozen=True, rename=None):
@@ -332,7 +393,11 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     `about` is the memory an event speaks of: the value a repeat belongs to, the
     memory a retire or restore moves; "" for a save, which is its own value.
-    `sha256` is that of the bytes a retire moved; `by` says whose hand it was.
+    `sha256` is that of the bytes a retire or replace kept in `retired/`; `by` says
+    whose hand it was ("hand" in an editor, "owner" in the product). `file` is the
+    path as the disk spells it, where that is not `path`, and `modified_at` the file's
+    time. `unfinished` is on an erase or redact whose words may still be in files;
+    `spans` are those to redact, in code points of the text with this `sha256`.
     """
 
     id: str
@@ -353,7 +418,11 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
     supersedes: list[str] = []
     by: str = ""
     path: str = ""
+    file: str = ""
     sha256: str = ""
+    modified_at: str = ""
+    spans: list[tuple[int, int]] = []
+    unfinished: bool = False
     request: str = ""
 
 
@@ -374,6 +443,12 @@ RETRIEVE_MEMORY = Operation("retrieve_memory", "read", History)
 SEARCH_TEXT = Operation("search_text", "read", Hits)
 READ_MEMORY = Operation("read_memory", "read", Memory)
 MEMORY_STATUS = Operation("memory_status", "read", Status)
+RETIRE_MEMORY = Operation("retire_memory", "write", Retirement)
+RESTORE_MEMORY = Operation("restore_memory", "write", Retirement)
+REPLACE_NOTE = Operation("replace_note", "own", Revision)
+REDACT = Operation("redact", "own", Revision)
+ERASE = Operation("erase", "own", Erasure)
+READ_VERSION = Operation("read_version", "own", EarlierText)
 INDEX_MEMORY = Operation("index_memory", "read", IndexReport)
 LIST_RECENT = Operation("list_recent", "read", RecentMemories)
 VERIFY = Operation("verify", "read", Verification)
@@ -392,6 +467,12 @@ OPERATIONS = {
         RETRIEVE_MEMORY,
         SEARCH_TEXT,
         READ_MEMORY,
+        RETIRE_MEMORY,
+        RESTORE_MEMORY,
+        REPLACE_NOTE,
+        REDACT,
+        ERASE,
+        READ_VERSION,
         MEMORY_STATUS,
         INDEX_MEMORY,
         LIST_RECENT,

@@ -6,6 +6,8 @@ ending and read nothing further: connect again. Source: docs/architecture.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from . import errors
@@ -16,11 +18,14 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 
 LENGTH_BYTES = 4
 
+Argument = str | int | bool | list[list[int]]
+"""What a caller may say of an operation; spans of text are pairs of numbers."""
+
 
 class Request(msgspec.Struct, kw_only=True):
     operation: str
     caller: Caller
-    arguments: dict[str, str | int | bool] = {}
+    arguments: Mapping[str, Argument] = {}
 
 
 class ErrorAnswer(msgspec.Struct, kw_only=True):

@@ -1,0 +1,332 @@
+"""Erasing: what the ledger has decided is gone for good leaves every file.
+
+An `erase` or `redact` event is marked `unfinished` until no file holds the words: then
+the ledger is rewritten without them, and the index made anew, since deleted rows leave
+their words in free pages. Interrupted anywhere, all of it is done again on the next
+open. Source: docs/decisions/0004.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from . import daylog, files, markdown, rewriting
+from .hands import Hands
+from .ledger import ERASE, Line
+from .lives import note_of
+from .notes import StoreFile
+from .passages import lasting_id
+from .shelf import sha256
+from .types import Event
+
+WORD = re.compile(r"\w{4,}")
+KEPT_OF_ERASED = ("id", "kind", "recorded_at", "valid_from", "supersedes")
+"""What a line keeps that has lost its words: a gap must stay a gap."""
+
+
+class Erasing(Hands):
+    def finish_erasing(self) -> None:
+        """Do now what the ledger has decided. Raises: Busy when the disk refuses."""
+        if self._wants_purge:
+            self._writing(self._purge)
+
+    def _purge(self) -> None:
+        """Make the files and the index agree with what the ledger says is erased.
+
+        Raises: OSError, EngineError, files.Changed: it is tried again later.
+        """
+        changes: dict[str, Line] = {}
+        for event in self.index.facts.unfinished_events():
+            if event.kind == ERASE:
+                changes |= self._erase_files(event)
+            else:
+                changes |= self._redact_files(event)
+        known = self._erased_lines()
+
+        def change(event: Event, line: Line) -> Line:
+            if event.kind != ERASE and event.id in known:
+                return known[event.id]
+            return changes.get(event.id, line)
+
+        def rewrite() -> None:
+            self._sweep_all_temporaries()
+            self.ledger.rewrite(change)
+
+        self._write_page()
+        self._wants_purge = False
+        try:
+            self.rebuild_index(between=rewrite)
+            self._write_page()
+        except BaseException:
+            self._wants_purge = True
+            raise
+
+    def _write_page(self) -> None:
+        raise NotImplementedError
+
+    def _erased_lines(self) -> dict[str, Line]:
+        kinds = self.index.facts.event_kinds()
+        erased = [event_id for event_id, kind in kinds.items() if kind == ERASE]
+        return {event_id: self._line_of(event_id) for event_id in erased}
+
+    def _line_of(self, event_id: str) -> Line:
+        line = self.index.facts.get_line(event_id)
+        said = msgspec.json.decode(line, type=dict[str, object])
+        said.pop("crc", None)
+        return said
+
+    # --- erasing
+
+    def _erase_files(self, erasure: Event) -> dict[str, Line]:
+        """Take a memory's words out of all files but ledger and index; return what
+        its lines in the ledger become.
+        """
+        key = lasting_id(erasure.about)
+        events = self._events_of(key)
+        digests = {event.sha256 for event in events if event.sha256}
+        self._void_set_aside(self._words_of(key, digests))
+        if key.startswith("#"):
+            self._strip_everywhere(key.removeprefix("#"))
+        elif key.startswith("note:"):
+            self._remove_leftover(note_of(key).removeprefix("note:"), digests)
+            self.reports.forget(note_of(key).removeprefix("note:"))
+            self.index.forget_moves(note_of(key).removeprefix("note:"))
+        self._discard(digests, {event.id for event in events})
+        lines = {event.id: strip_line(event, key) for event in events}
+        about = {} if key.startswith("note:") else {"about": erasure.about}
+        said = self._line_of(erasure.id)
+        members = ("id", "kind", "recorded_at", "by", "request")
+        kept = {name: said[name] for name in members if name in said}
+        lines[erasure.id] = kept | about
+        return lines
+
+    def _events_of(self, key: str) -> list[Event]:
+        """Return the events that hold or name a memory, an erasure's own apart."""
+        facts = self.index.facts
+        if key.startswith("fact:"):
+            found = [*facts.get_events([key.removeprefix("fact:")])]
+            found += facts.events_about(key)
+        elif key.startswith("#"):
+            found = facts.events_about(key)
+        else:
+            found = self._events_of_note(key)
+        return [event for event in found if event.kind != ERASE]
+
+    def _events_of_note(self, key: str) -> list[Event]:
+        facts, lives = self.index.facts, self.index.lives
+        note, _, retirement = key.rpartition("@")
+        earlier = lives.other_lives_at(key)
+        changes = [
+            past.event
+            for kind in ("replace", "redact")
+            for past in lives.past_of(key, kind)
+        ]
+        found = facts.get_events([retirement, *earlier, *changes])
+        for one in (key, *(f"{note}@{event_id}" for event_id in earlier)):
+            found += facts.events_about(one)
+        path = note.removeprefix("note:")
+        return found + [
+            event
+            for event in facts.events_of_kind("move")
+            if path in (event.path, event.about.removeprefix("note:"))
+        ]
+
+    def _words_of(self, key: str, digests: Iterable[str]) -> set[str]:
+        """Return the words of a memory's kept bytes, of a fact its sentences'."""
+        texts = []
+        if key.startswith("fact:"):
+            for line in self.index.facts.lines_of(key):
+                texts += [line.object, line.statement]
+        for digest in digests:
+            data = self.shelf.read(digest) or b""
+            texts.append(_text_of(data, is_entry=key.startswith("#")))
+        return _words(texts)
+
+    def _discard(self, digests: Iterable[str], events: set[str]) -> None:
+        """Remove kept bytes, unless they belong to another memory too."""
+        for digest in digests:
+            if not self.index.lives.is_used_by_others(digest, events):
+                self.shelf.discard(digest)
+
+    def _strip_everywhere(self, entry_id: str) -> None:
+        for raw in self._day_logs():
+            data, stamp = self.notes.read(raw)
+            if entry_id.encode() in daylog.in_utf8(data):
+                changed = daylog.strip(data, entry_id)
+                if changed != data:
+                    place = self.notes.locate(raw)
+                    self.disk.replace(place, changed, expected=stamp)
+
+    def _day_logs(self) -> Iterator[bytes]:
+        """Yield the raw path of every day log."""
+        for file in self.notes.scan():
+            if isinstance(file, StoreFile) and file.day:
+                yield file.raw
+
+    def _remove_leftover(self, path: str, digests: set[str]) -> None:
+        """A retired note's file that was not put away yet."""
+        known = self.index.find_file(path)
+        raw = known[0] if known else path.encode()
+        with contextlib.suppress(FileNotFoundError):
+            data, _ = self.notes.read(raw)
+            if sha256(data) in digests and not self.index.passages.find_memory(
+                f"note:{path}"
+            ):
+                self.disk.remove(self.notes.locate(raw))
+
+    def _void_set_aside(self, words: set[str]) -> None:
+        """Remove unfinished imports, exports and set-aside ends that hold any of the
+        words: what they were to become has not been acknowledged to anybody.
+        """
+        if not words:
+            return
+        for place in _files_under(self.directory / "incoming"):
+            try:
+                held = files.read(place)[0].decode(errors="ignore").casefold()
+            except OSError:
+                continue
+            if any(word in held for word in words):
+                self.disk.remove(place)
+
+    def _sweep_all_temporaries(self) -> None:
+        for folder in ("store", "retired", "incoming"):
+            for place in _files_under(self.directory / folder):
+                if place.name.startswith(files.TEMPORARY_PREFIX):
+                    self.disk.remove(place)
+        self._sweep_temporaries()
+
+    # --- redacting
+
+    def _redact_files(self, redaction: Event) -> dict[str, Line]:
+        """Take the words at a redaction's spans out of all files but ledger and index;
+        return what lines of the ledger become.
+        """
+        done = self._line_of(redaction.id)
+        for member in ("spans", "sha256", "unfinished", "path"):
+            done.pop(member, None)
+        lines = {redaction.id: done}
+        key = lasting_id(redaction.about)
+        if key.startswith("fact:"):
+            lines |= self._redact_lines(redaction)
+        elif key.startswith("#"):
+            self._redact_entry(redaction, key)
+        else:
+            self._redact_note(redaction)
+        for past in self.index.lives.past_of(key, "replace"):
+            if self.shelf.read(past.sha256) is None:
+                (event,) = self.index.facts.get_events([past.event])
+                lines[past.event] = strip_line(event, key)
+        return lines
+
+    def _redact_lines(self, redaction: Event) -> dict[str, Line]:
+        value = self.index.facts.find_value(redaction.about)
+        if value is None:
+            return {}
+        text = value.statement or value.object
+        if sha256(text.encode()) != redaction.sha256:
+            return {}
+        words = _cut_out(text, redaction.spans)
+        self._void_set_aside(_words(words))
+        lines = {}
+        for event in self.index.facts.lines_of(redaction.about):
+            said = self._line_of(event.id)
+            for member in ("object", "statement"):
+                if member in said:
+                    said[member] = _without(str(said[member]), words)
+            lines[event.id] = said
+        return lines
+
+    def _redact_entry(self, redaction: Event, key: str) -> None:
+        entry_id = key.removeprefix("#")
+        for raw in dict.fromkeys([redaction.path.encode(), *self._day_logs()]):
+            try:
+                data, stamp = self.notes.read(raw)
+            except OSError:
+                continue
+            for entry in daylog.parse_day(data).entries:
+                said = sha256(entry.text.encode())
+                if (entry.marker.id, said) == (entry_id, redaction.sha256):
+                    self._forget_earlier(key, _cut_out(entry.text, redaction.spans))
+                    text = rewriting.cut(entry.text, redaction.spans)
+                    changed = daylog.revise(data, entry_id, text)
+                    place = self.notes.locate(raw)
+                    self.disk.replace(place, changed, expected=stamp)
+                    return
+
+    def _redact_note(self, redaction: Event) -> None:
+        known = self.index.find_file(redaction.path)
+        raw = known[0] if known else redaction.path.encode()
+        try:
+            data, stamp = self.notes.read(raw)
+        except FileNotFoundError:
+            return
+        text, _ = markdown.decode_note(data)
+        if sha256(text.encode()) != redaction.sha256:
+            return
+        words = _cut_out(text, redaction.spans)
+        self._forget_earlier(redaction.about, words)
+        changed = rewriting.cut_words(data, redaction.spans)
+        self.disk.replace(self.notes.locate(raw), changed, expected=stamp)
+
+    def _forget_earlier(self, key: str, words: list[str]) -> None:
+        """Let go of what was set aside and of earlier texts that hold the words.
+
+        Before the file itself: once its words are gone, nobody could say which.
+        """
+        self._void_set_aside(_words(words))
+        pasts = self.index.lives.past_of(key, "replace")
+        for past in pasts:
+            data = self.shelf.read(past.sha256) or b""
+            held = _text_of(data, is_entry=lasting_id(key).startswith("#"))
+            if any(word in held for word in words):
+                self._discard({past.sha256}, {one.event for one in pasts})
+
+
+def strip_line(event: Event, key: str) -> Line:
+    """Return the line of an event that has lost its words."""
+    said = msgspec.to_builtins(event)
+    said["kind"] = ERASE
+    line = {name: said[name] for name in KEPT_OF_ERASED if said.get(name)}
+    if event.kind == "repeat" and key.startswith("fact:"):
+        line["about"] = key
+    return line
+
+
+def _text_of(data: bytes, *, is_entry: bool) -> str:
+    if is_entry:
+        return "\n".join(one.text for one in daylog.parse_day(data).entries)
+    return markdown.decode_note(data)[0]
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    """Return the words of four characters or more, else the texts themselves."""
+    found: set[str] = set()
+    for text in texts:
+        words = {word.casefold() for word in WORD.findall(text)}
+        found |= words or ({text.strip().casefold()} - {""})
+    return found
+
+
+def _cut_out(text: str, spans: rewriting.Spans) -> list[str]:
+    return [text[start:stop] for start, stop in spans]
+
+
+def _without(text: str, words: list[str]) -> str:
+    for word in sorted(words, key=len, reverse=True):
+        text = text.replace(word, rewriting.REDACTED)
+    return text
+
+
+def _files_under(folder: Path) -> Iterator[Path]:
+    """Yield every regular file under a folder; links are not followed."""
+    for where, _, names in os.walk(folder, followlinks=False):
+        for name in names:
+            place = Path(where) / name
+            if files.stamp_of(place) is not None:
+                yield place

@@ -1,0 +1,496 @@
+"""Lives of memories: retired and restored by whom may write, revised by the owner.
+
+Every answer of a call that is made twice is that of the first. Rules: docs/mcp.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from . import daylog, files, hidden, markdown, recall, rules
+from . import types as t
+from .answers import is_same_words, may_see, unknown_memory
+from .errors import Busy, Conflict, Invalid
+from .facts import ValueRow, title_of_value
+from .keeping import ATTEMPTS
+from .lives import Life, note_of
+from .operation import Operations, on_index
+from .passages import MemoryRow
+from .rewriting import check_spans
+from .shelf import sha256
+from .types import Event
+
+Done = TypeVar("Done")
+
+SAME_SHOWN = 20
+PIECES = 40
+"""Lines of an erased text that are looked for elsewhere: enough to name who holds them."""
+
+RARE = 3
+"""A word in no more passages than this is worth naming who else holds it."""
+
+
+class Lifecycle(Operations):
+    @on_index
+    def retire_memory(self, caller: t.Caller, *, id: str) -> t.Retirement:
+        """Take a memory out of use: found by nothing from now on, and restorable.
+
+        Durable on return. Raises: EngineError; files.DiskFailed.
+        """
+        rules.require_text("id", id, rules.OBJECT_CHARS)
+        self._require_may_write(caller)
+        if id.startswith("fact:"):
+            return self._deciding(lambda: self._retire_fact(caller, id))
+        return self._deciding(lambda: self._retire_words(caller, id))
+
+    @on_index
+    def restore_memory(self, caller: t.Caller, *, id: str) -> t.Retirement:
+        """Put a retired memory back as it was. Durable on return.
+
+        Raises: Conflict when it is not retired or its place is taken; EngineError.
+        """
+        rules.require_text("id", id, rules.OBJECT_CHARS)
+        self._require_may_write(caller)
+        return self._deciding(lambda: self._restore(caller, id))
+
+    def _deciding(self, step: Callable[[], Done]) -> Done:
+        """Decide from the ledger as it stands; anew where another hand changes it."""
+        for _ in range(ATTEMPTS):
+            try:
+                self.store.sync_in_transaction()
+                return step()
+            except files.Changed:
+                continue
+        message = "another program keeps changing the files; try again in a moment"
+        raise Busy(message)
+
+    def _event(self, caller: t.Caller, kind: str, about: str, scope: str) -> Event:
+        self._require_in_time(caller.deadline_ms)
+        event_id, at_ms = self.store.moments.next()
+        return Event(
+            id=event_id,
+            kind=kind,
+            recorded_at=rules.render_moment(at_ms),
+            about=about,
+            scope=scope,
+            writer=caller.name,
+            writer_id=caller.connection_id,
+            by="owner" if "own" in caller.acts else "",
+            request=caller.request_id,
+        )
+
+    # --- retiring
+
+    def _retire_fact(self, caller: t.Caller, memory_id: str) -> t.Retirement:
+        value = self._get_value(caller, memory_id)
+        if not value.retired:
+            event = self._event(caller, "retire", memory_id, value.scope)
+            self.store.append_event(event)
+        return self._told(self._life_of(memory_id), current=False)
+
+    def _retire_words(self, caller: t.Caller, memory_id: str) -> t.Retirement:
+        life = self._find_life(caller, memory_id)
+        row = self.store.index.passages.find_memory(memory_id)
+        if row is None and life is not None and life.is_retired:
+            return self._told(life)
+        row = self._get_row(caller, memory_id)
+        if self.store.look_at(row.path):
+            row = self._get_row(caller, memory_id)
+        if row.kind == "note":
+            self._require_no_entries(caller, row)
+        event = self._event(caller, "retire", row.id, row.scope)
+        if not self.store.retire(event, row):
+            raise files.Changed
+        return self._told(self._life_of(row.id))
+
+    def _require_no_entries(self, caller: t.Caller, row: MemoryRow) -> None:
+        entries = self.store.index.passages.entries_of(row.path)
+        if entries:
+            ids = [one.id for one in entries if may_see(caller, one.scope)]
+            message = (
+                f"{row.path} holds {len(entries)} entries that agents saved: retire "
+                "them one by one"
+            )
+            raise Invalid(message, entryIds=ids[:SAME_SHOWN])
+
+    # --- restoring
+
+    def _restore(self, caller: t.Caller, memory_id: str) -> t.Retirement:
+        life = self._find_life(caller, memory_id)
+        if life is None or life.state == "erased":
+            if memory_id.startswith("fact:"):
+                self._get_value(caller, memory_id)
+            else:
+                self._get_row(caller, memory_id)
+            raise _not_retired(memory_id)
+        if not life.is_retired:
+            return self._told(life)
+        event = self._event(caller, "restore", _about(life), life.scope)
+        event.path = life.path
+        if life.key.startswith("fact:"):
+            self.store.append_event(event)
+        else:
+            self.store.restore(event, life)
+        return self._told(self.store.index.lives.find_key(life.key) or life)
+
+    # --- what is known of a life
+
+    def _find_life(self, caller: t.Caller, memory_id: str) -> Life | None:
+        """Return the life of a memory the caller may see; an erased one has none."""
+        life = self.store.index.lives.find(memory_id)
+        if life is None or life.state == "erased" or not may_see(caller, life.scope):
+            return None
+        return life
+
+    def _life_of(self, memory_id: str) -> Life:
+        life = self.store.index.lives.find(memory_id)
+        if life is None:  # the index lags behind a full disk: the words are safe
+            message = "it is done, but the index could not take it in: try again"
+            raise Busy(message)
+        return life
+
+    def _get_value(self, caller: t.Caller, memory_id: str) -> ValueRow:
+        value = self.store.index.facts.find_value(memory_id)
+        life = self.store.index.lives.find_key(memory_id)
+        is_erased = life is not None and life.state == "erased"
+        if value is None or is_erased or not may_see(caller, value.scope):
+            raise unknown_memory(memory_id)
+        return value
+
+    def _told(self, life: Life, *, current: bool | None = None) -> t.Retirement:
+        value = None
+        if life.key.startswith("fact:"):
+            value = self.store.index.facts.find_value(life.key)
+            current = value is not None and not value.retired and value.to_ms is None
+        return t.Retirement(
+            ok=True,
+            id=self._id_of(life),
+            action="retired" if life.is_retired else "restored",
+            title=hidden.show(self._title_of(life, value)),
+            at=rules.render_moment(life.at_ms),
+            event_id=life.event.id,
+            current=msgspec.UNSET if current is None else current,
+        )
+
+    def _title_of(self, life: Life, value: ValueRow | None) -> str:
+        if value is not None:
+            return title_of_value(value)
+        row = life.row or self._live_row(life)
+        return row.title if row else ""
+
+    def _live_row(self, life: Life) -> MemoryRow | None:
+        passages = self.store.index.passages
+        if life.key.startswith("#"):
+            return passages.find_entry(life.key.removeprefix("#"))
+        return passages.find_memory(note_of(life.key))
+
+    def _id_of(self, life: Life) -> str:
+        """Return the id by which a memory answers now."""
+        if life.key.startswith("fact:"):
+            return life.key
+        row = life.row or self._live_row(life)
+        if life.key.startswith("#"):
+            return row.id if row else life.event.about
+        return self.store.id_of_note(life)
+
+    # --- the owner's own
+
+    @on_index
+    def replace_note(
+        self, caller: t.Caller, *, id: str, text: str, expected_sha256: str
+    ) -> t.Revision:
+        """Give a note or an entry another text. The earlier one is kept and readable
+        (`read_version`), writer, id and date stay.
+
+        `expected_sha256` is that of the text as it was read (`Memory.sha256`).
+        Raises: Conflict when the text is another by now; EngineError.
+        """
+        self._require_own(caller)
+        most = rules.STATEMENT_CHARS if id.startswith("entry:") else rules.NOTE_CHARS
+        rules.require_text("text", text, most)
+        return self._deciding(
+            lambda: self._replace_note(caller, id, text, expected_sha256)
+        )
+
+    def _replace_note(
+        self, caller: t.Caller, memory_id: str, text: str, expected: str
+    ) -> t.Revision:
+        row, said = self._read_whole(caller, memory_id)
+        digest = sha256(said.encode())
+        if text == said:
+            return _revision(row.id, row.at_ms, "", digest)
+        if expected.lower() not in (digest, self._digest_of_file(row)):
+            message = "the text has changed since it was read: read it again"
+            raise Conflict(message, currentSha256=digest)
+        if row.kind == "note" and self.store.index.passages.entries_of(row.path):
+            message = (
+                f"{row.path} is a day's log: replace its entries one by one, or edit "
+                "the file"
+            )
+            raise Invalid(message)
+        event = self._event(caller, "replace", row.id, row.scope)
+        self.store.replace_words(event, row, text)
+        at_ms = rules.parse_moment("at", event.recorded_at)
+        return _revision(row.id, at_ms, event.id, sha256(text.encode()))
+
+    @on_index
+    def redact(
+        self,
+        caller: t.Caller,
+        *,
+        id: str,
+        spans: Sequence[Sequence[int]],
+        expected_sha256: str = "",
+    ) -> t.Revision:
+        """Take words out of a memory for good; id and dates stay.
+
+        `spans` are [start, end] in code points of the whole text (of a fact: of its
+        sentence, else of its object). When this returns, no file of the workspace
+        holds the words but those of memories named in `also_in`.
+        Raises: Conflict; EngineError.
+        """
+        self._require_own(caller)
+        rules.require_text("id", id, rules.OBJECT_CHARS)
+        return self._deciding(lambda: self._redact(caller, id, spans, expected_sha256))
+
+    def _redact(
+        self, caller: t.Caller, memory_id: str, spans: object, expected: str
+    ) -> t.Revision:
+        path = ""
+        if memory_id.startswith("fact:"):
+            value = self._get_value(caller, memory_id)
+            if value.retired:
+                raise _retired_already(memory_id)
+            about, scope = value.id, value.scope
+            said = value.statement or value.object
+        else:
+            row, said = self._read_whole(caller, memory_id)
+            if row.kind == "note" and self.store.index.passages.entries_of(row.path):
+                message = f"{row.path} is a day's log: edit the file instead"
+                raise Invalid(message)
+            about, scope, path = row.id, row.scope, row.path
+        digest = sha256(said.encode())
+        if expected and expected.lower() != digest:
+            message = "the text has changed since it was read: read it again"
+            raise Conflict(message, currentSha256=digest)
+        checked = check_spans(spans, len(said))
+        words = [said[start:stop] for start, stop in checked]
+        if about.startswith("fact:"):
+            self._require_not_in_key(about, words)
+        event = self._event(caller, "redact", about, scope)
+        event.path, event.sha256 = path, digest
+        event.spans, event.unfinished = checked, True
+        self.store.append_event(event)
+        self._finish_erasing()
+        now = self._text_now(caller, about)
+        revision = _revision(
+            about,
+            rules.parse_moment("at", event.recorded_at),
+            event.id,
+            sha256(now.encode()),
+        )
+        also = [one for one in self._same_words(words) if one != about]
+        return msgspec.structs.replace(
+            revision, also_in=also, warnings=_untouched(also)
+        )
+
+    def _require_not_in_key(self, value_id: str, words: list[str]) -> None:
+        value = self.store.index.facts.find_value(value_id)
+        names = f"{value.subject}\n{value.predicate}" if value else ""
+        if any(word in names for word in words):
+            message = (
+                "the words stand in the fact's subject or predicate: retire and erase "
+                "the fact instead"
+            )
+            raise Invalid(message)
+
+    def _text_now(self, caller: t.Caller, memory_id: str) -> str:
+        if memory_id.startswith("fact:"):
+            value = self._get_value(caller, memory_id)
+            return value.statement or value.object
+        return self._read_whole(caller, memory_id)[1]
+
+    @on_index
+    def erase(self, caller: t.Caller, *, id: str) -> t.Erasure:
+        """Delete a retired memory for good. When this returns no file of the workspace
+        holds its words but those of memories named in `also_in`.
+
+        Raises: Conflict when it is not retired; EngineError.
+        """
+        self._require_own(caller)
+        rules.require_text("id", id, rules.OBJECT_CHARS)
+        return self._deciding(lambda: self._erase(caller, id))
+
+    def _erase(self, caller: t.Caller, memory_id: str) -> t.Erasure:
+        erased = self.store.index.lives.find(memory_id)
+        if erased is not None and erased.state == "erased":
+            self._finish_erasing()
+            return _erasure(memory_id, erased.event, [])
+        life = self._find_life(caller, memory_id)
+        row = self.store.index.passages.find_memory(memory_id)
+        if life is None or not life.is_retired or (row and row.kind != "fact"):
+            if memory_id.startswith("fact:"):
+                self._get_value(caller, memory_id)
+            else:
+                self._get_row(caller, memory_id)
+            message = f"{memory_id} is not retired: retire it first, then erase it"
+            raise Conflict(message)
+        texts = self._texts_of(life)
+        event = self._event(caller, "erase", _about(life), "")
+        event.scope = rules.GLOBAL_SCOPE
+        event.writer = event.writer_id = ""
+        event.unfinished = True
+        self.store.append_event(event)
+        self._finish_erasing()
+        return _erasure(memory_id, event, self._same_words(texts))
+
+    def _texts_of(self, life: Life) -> list[str]:
+        if life.key.startswith("fact:"):
+            lines = self.store.index.facts.lines_of(life.key)
+            return [
+                text for one in lines for text in (one.object, one.statement) if text
+            ]
+        if life.row is not None and life.row.kind == "entry":
+            return [life.row.text]
+        data = self.store.shelf.read(life.sha256) or b""
+        return [markdown.decode_note(data)[0]]
+
+    def _finish_erasing(self) -> None:
+        self.store.finish_scan()
+        self.store.finish_erasing()
+        self.store.finish_scan()
+
+    def _same_words(self, texts: Sequence[str]) -> list[str]:
+        """Return the memories that hold a line of these texts, or a rare word."""
+        passages = self.store.index.passages
+        found: dict[str, None] = {}
+        pieces = [line.strip() for text in texts for line in text.splitlines()]
+        for piece in [one for one in pieces if one][:PIECES]:
+            if not passages.stems(piece):
+                continue
+            for is_fact in (False, True):
+                for passage in passages.search(
+                    [piece], scopes=None, facts=is_fact, limit=SAME_SHOWN
+                ):
+                    if is_same_words(piece, passage.text):
+                        found[passage.memory.id] = None
+        for word in self._rare_words(texts):
+            for is_fact in (False, True):
+                for passage in passages.search(
+                    [word], scopes=None, facts=is_fact, limit=SAME_SHOWN
+                ):
+                    found[passage.memory.id] = None
+        return list(found)[:SAME_SHOWN]
+
+    def _rare_words(self, texts: Sequence[str]) -> list[str]:
+        words = recall.query_words(" ".join(texts), rules.fold_search)
+        passages = self.store.index.passages
+        stems = {word: passages.stems(word) for word in words if len(word) > 3}
+        each = passages.frequencies({stem for some in stems.values() for stem in some})
+        return [
+            word
+            for word, some in stems.items()
+            if some and 0 < min(each.get(stem, 0) for stem in some) <= RARE
+        ]
+
+    @on_index
+    def read_version(
+        self, caller: t.Caller, *, id: str, event_id: str
+    ) -> t.EarlierText:
+        """Return what a memory said before the owner replaced it in `event_id`."""
+        self._require_own(caller)
+        for past in self.store.index.lives.past_of(self._key(caller, id), "replace"):
+            if past.event == event_id:
+                data = self.store.shelf.read(past.sha256)
+                if data is None:
+                    break
+                return t.EarlierText(
+                    id=id,
+                    event_id=event_id,
+                    replaced_at=rules.render_moment(past.at_ms),
+                    text=_text_of(data, is_entry=id.startswith("entry:")),
+                )
+        message = f'no earlier text "{event_id[:40]}" is kept of {id[:200]}'
+        raise Conflict(message)
+
+    def _key(self, caller: t.Caller, memory_id: str) -> str:
+        row = self.store.index.passages.find_memory(memory_id)
+        life = self._find_life(caller, memory_id)
+        if row is None and life is not None:
+            return life.key
+        return self._get_row(caller, memory_id).id
+
+    def _read_whole(self, caller: t.Caller, memory_id: str) -> tuple[MemoryRow, str]:
+        """Return a live note or entry and its whole text as it stands in its file."""
+        life = self._find_life(caller, memory_id)
+        live = self.store.index.passages.find_memory(memory_id)
+        if live is None and life is not None and life.is_retired:
+            raise _retired_already(memory_id)
+        row = self._get_row(caller, memory_id)
+        if self.store.look_at(row.path):
+            row = self._get_row(caller, memory_id)
+        return row, self.store.read_text(row)
+
+    def _digest_of_file(self, row: MemoryRow) -> str:
+        return "" if row.kind == "entry" else self.store.index.digest_of(row.path)
+
+
+def _about(life: Life) -> str:
+    """Return what an event says it is about, for one that names a single life."""
+    if life.key.startswith("#"):
+        return f"entry:{life.key}"
+    return life.key
+
+
+def _not_retired(memory_id: str) -> Conflict:
+    return Conflict(f"{memory_id} is not retired: there is nothing to restore")
+
+
+def _retired_already(memory_id: str) -> Conflict:
+    return Conflict(f"{memory_id} is retired: restore it first, or erase it")
+
+
+def _revision(memory_id: str, at_ms: int, event_id: str, digest: str) -> t.Revision:
+    return t.Revision(
+        ok=True,
+        id=memory_id,
+        at=rules.render_moment(at_ms),
+        event_id=event_id,
+        sha256=digest,
+    )
+
+
+def _erasure(memory_id: str, event: Event, also_in: list[str]) -> t.Erasure:
+    return t.Erasure(
+        ok=True,
+        id=memory_id,
+        at=event.recorded_at,
+        event_id=event.id,
+        also_in=also_in,
+        warnings=_untouched(also_in),
+    )
+
+
+def _untouched(also_in: Sequence[str]) -> list[t.Warning]:
+    """Return what an erasure does not reach, so that nobody believes it does."""
+    said = [
+        t.Warning(
+            code="copies-untouched",
+            message=(
+                "git history, backups and copies made elsewhere still hold the words"
+            ),
+        )
+    ]
+    if also_in:
+        message = "other memories hold some of the words: see alsoIn"
+        said.append(t.Warning(code="also-in", message=message))
+    return said
+
+
+def _text_of(data: bytes, *, is_entry: bool) -> str:
+    if is_entry:
+        return "\n".join(one.text for one in daylog.parse_day(data).entries)
+    return markdown.decode_note(data)[0]

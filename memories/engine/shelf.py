@@ -1,0 +1,52 @@
+"""The retired area: the bytes of what was retired or replaced, one file each.
+
+A file is named by the SHA-256 of its bytes, so that keeping the same twice is keeping
+it once; which memory the bytes belong to, the ledger's events say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from . import files
+
+FOLDER_NAME = "retired"
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class Shelf:
+    """The files of `retired/`."""
+
+    def __init__(self, disk: files.Disk, folder: Path) -> None:
+        self._disk = disk
+        self._folder = folder
+
+    def keep(self, data: bytes) -> str:
+        """Keep bytes, durable on return; return their SHA-256. Raises: OSError."""
+        digest = sha256(data)
+        if self.read(digest) == data:
+            self._disk.make_sure(self._place(digest))
+        else:
+            self._disk.replace(self._place(digest), data)
+        return digest
+
+    def read(self, digest: str) -> bytes | None:
+        """Return what was kept under a SHA-256, None where it is gone or unreadable."""
+        try:
+            return files.read(self._place(digest))[0]
+        except OSError:
+            return None
+
+    def discard(self, digest: str) -> None:
+        """Remove what was kept, durably; an absent file is no error."""
+        self._disk.remove(self._place(digest))
+
+    def _place(self, digest: str) -> Path:
+        # Said by a ledger that other hands may write: never more than a name.
+        if not digest.isalnum():
+            return self._folder / "-"
+        return self._folder / f"{digest}.md"
