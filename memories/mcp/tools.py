@@ -321,6 +321,39 @@ _TABLE = (
         ),
     ),
     Tool(
+        operation=operations.RETIRE_MEMORY,
+        title="Retire a memory",
+        description=(
+            "Takes one memory out of use: no search and no recall finds it from that "
+            "moment on, and it can be restored exactly as it was. Call it only when "
+            "the user asks to forget something. Not for what is merely out of date or "
+            "wrong: save the new value, or a note that names the old one in "
+            "`replaces`. Takes the `id` of a note, an entry or a fact; a fact goes "
+            "with all its sentences, and the value before it does not come back. A "
+            "day's note is refused while it holds entries (`entryIds`). Returns `ok`, "
+            "`id`, `action`, `title`, `at` and `eventId`; a second call answers the "
+            "same. Only the owner can delete for good."
+        ),
+        destructive=True,
+        idempotent=True,
+        arguments=(text("id", "The id of the note, entry or fact to retire."),),
+    ),
+    Tool(
+        operation=operations.RESTORE_MEMORY,
+        title="Restore a retired memory",
+        description=(
+            "Puts a retired memory back exactly as it was, found again at once. Call "
+            "it when the user wants something back that was retired; the receipt of "
+            "retire_memory has the id. A fact is current again unless a later value "
+            "was saved for it: then it is history, and `current` is false. Answers "
+            "`conflict`, with nothing changed, if the memory is not retired or if "
+            "another file has taken its place meanwhile. Returns `ok`, `id`, "
+            "`action`, `title`, `at` and `eventId`; a second call answers the same."
+        ),
+        idempotent=True,
+        arguments=(text("id", "The id of the retired note, entry or fact."),),
+    ),
+    Tool(
         operation=operations.MEMORY_STATUS,
         title="State of the memory",
         description=(

@@ -26,6 +26,8 @@ HINTS = {
     "retrieve_memory": {READ, IDEMPOTENT},
     "search_text": {READ, IDEMPOTENT},
     "read_memory": {READ, IDEMPOTENT},
+    "retire_memory": {DESTRUCTIVE, IDEMPOTENT},
+    "restore_memory": {IDEMPOTENT},
     "memory_status": {READ, IDEMPOTENT},
     "index_memory": {IDEMPOTENT},
 }
@@ -37,6 +39,8 @@ REQUIRED = {
     "retrieve_memory": ["subject"],
     "search_text": ["query"],
     "read_memory": ["id"],
+    "retire_memory": ["id"],
+    "restore_memory": ["id"],
     "memory_status": [],
     "index_memory": [],
 }
