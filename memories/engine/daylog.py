@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from . import markdown
+from . import markdown, rewriting
 from .errors import Conflict
 from .markdown import FIRST_YEAR, LAST_YEAR, UTF16_MARKS, UTF16_PROBLEM
 from .types import GLOBAL_SCOPE
@@ -326,6 +326,41 @@ def revise(data: bytes, entry_id: str, text: str, **members: str) -> bytes:
         return _render_block(heading or b"", attributes, text, entry_id, line_end)
 
     return _rewrite(data, change)
+
+
+def cut_hand_text(data: bytes, spans: rewriting.Spans) -> bytes:
+    """Take words out of a person's own text; `spans` are code points of `hand_text`.
+
+    Raises: Conflict where a stretch of it has no place of its own in the file.
+    """
+    whole, back = _as_utf8(data)
+    log = parse_day(whole)
+    places = sorted((place.start, place.stop) for place in log.places)
+    starts = [0, *(stop for _, stop in places)]
+    stops = [*(start for start, _ in places), len(whole)]
+    texts = [
+        whole[start:stop].decode(errors="replace")
+        for start, stop in zip(starts, stops, strict=True)
+    ]
+    mark = "\ufeff" if texts[0].startswith("\ufeff") else ""
+    texts[0] = texts[0].removeprefix(mark)
+    if "".join(texts) != log.hand_text or any("\ufffd" in text for text in texts):
+        message = "the file holds changed copies or invalid bytes: edit it by hand"
+        raise Conflict(message)
+    kept: list[bytes] = [mark.encode()]
+    position = 0
+    for number, text in enumerate(texts):
+        inside = [
+            (max(start - position, 0), min(stop - position, len(text)))
+            for start, stop in spans
+            if start < position + len(text) and stop > position
+        ]
+        kept.append(rewriting.cut(text, inside).encode())
+        kept.append(
+            whole[stops[number] : starts[number + 1]] if places[number:] else b""
+        )
+        position += len(text)
+    return back(b"".join(kept))
 
 
 def _rewrite(data: bytes, change: Callable[[Place, bytes], bytes]) -> bytes:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from . import daylog, files, markdown, rewriting
+from . import daylog, files, markdown, rewriting, rows
 from .hands import Hands
 from .ledger import ERASE, Line
 from .lives import note_of
@@ -266,12 +266,18 @@ class Erasing(Hands):
             data, stamp = self.notes.read(raw)
         except FileNotFoundError:
             return
-        text, _ = markdown.decode_note(data)
+        day = StoreFile(redaction.path, raw, stamp).day
+        start, text = 0, markdown.decode_note(data)[0]
+        if day:
+            start, text = rows.find_body(daylog.parse_day(data).hand_text, day)
         if sha256(text.encode()) != redaction.sha256:
             return
-        words = _cut_out(text, redaction.spans)
-        self._forget_earlier(redaction.about, words)
-        changed = rewriting.cut_words(data, redaction.spans)
+        self._forget_earlier(redaction.about, _cut_out(text, redaction.spans))
+        if day:
+            there = [(start + begin, start + end) for begin, end in redaction.spans]
+            changed = daylog.cut_hand_text(data, there)
+        else:
+            changed = rewriting.cut_words(data, redaction.spans)
         self.disk.replace(self.notes.locate(raw), changed, expected=stamp)
 
     def _forget_earlier(self, key: str, words: list[str]) -> None:

@@ -396,6 +396,16 @@ class Facts:
         }
         return [found[one] for one in ids if one in found]
 
+    def values_holding(self, texts: Sequence[str]) -> list[str]:
+        """Return the ids of values, superseded ones too, that hold one of the texts."""
+        rows = self._db.execute(
+            "SELECT DISTINCT value.id FROM value JOIN json_each(?) AS wanted ON "
+            "instr(subject || char(10) || predicate || char(10) || object || char(10) "
+            "|| statement, wanted.value) WHERE retired = 0",
+            (json.dumps(list(texts)),),
+        )
+        return [str(row[0]) for row in rows]
+
     def current_value(
         self, subject: str, predicate: str, scope: str
     ) -> ValueRow | None:

@@ -268,9 +268,6 @@ class Lifecycle(Operations):
             said = value.statement or value.object
         else:
             row, said = self._read_whole(caller, memory_id)
-            if row.kind == "note" and self.store.index.passages.entries_of(row.path):
-                message = f"{row.path} is a day's log: edit the file instead"
-                raise Invalid(message)
             about, scope, path = row.id, row.scope, row.path
         digest = sha256(said.encode())
         if expected and expected.lower() != digest:
@@ -367,16 +364,19 @@ class Lifecycle(Operations):
         """Return the memories that hold a line of these texts, or a rare word."""
         passages = self.store.index.passages
         found: dict[str, None] = {}
-        pieces = [line.strip() for text in texts for line in text.splitlines()]
-        for piece in [one for one in pieces if one][:PIECES]:
-            if not passages.stems(piece):
-                continue
+        lines = [line.strip() for text in texts for line in text.splitlines()]
+        pieces = [line for line in lines if passages.stems(line)][:PIECES]
+        for piece in pieces:
             for is_fact in (False, True):
                 for passage in passages.search(
                     [piece], scopes=None, facts=is_fact, limit=SAME_SHOWN
                 ):
                     if is_same_words(piece, passage.text):
                         found[passage.memory.id] = None
+        for value_id in self.store.index.facts.values_holding(pieces):
+            found[value_id] = None
+        for life in self.store.index.lives.search_retired(pieces, None):
+            found[self._id_of(life)] = None
         for word in self._rare_words(texts):
             for is_fact in (False, True):
                 for passage in passages.search(

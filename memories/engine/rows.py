@@ -55,7 +55,7 @@ def read_note(file: StoreFile, data: bytes) -> NoteRead:
 
 def row_of_day(file: StoreFile, hand_text: str) -> MemoryRow:
     """Return the row of a day log's own text, what belongs to no entry."""
-    body = hand_text.strip().removeprefix(f"# {file.day}").strip()
+    _, body = find_body(hand_text, file.day)
     return MemoryRow(
         id=f"note:{file.path}",
         kind="note",
@@ -69,6 +69,14 @@ def row_of_day(file: StoreFile, hand_text: str) -> MemoryRow:
         tags=markdown.find_tags(body),
         links=markdown.find_wikilinks(body),
     )
+
+
+def find_body(hand_text: str, day: str) -> tuple[int, str]:
+    """Return where in a day log's own text its words begin, and the words: without the
+    heading that the log was made with.
+    """
+    body = hand_text.strip().removeprefix(f"# {day}").strip()
+    return (hand_text.rindex(body) if body else 0), body
 
 
 def row_of_entry(path: str, day: str, entry: daylog.Entry) -> MemoryRow:

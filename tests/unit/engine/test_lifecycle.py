@@ -597,6 +597,32 @@ def test_redacting_forgets_earlier_texts_that_hold_the_words(
     assert leaks(home, "hunter22") == []
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_redacting_a_persons_own_words_in_a_day(
+    home: Home, engine: Engine, claude: t.Caller, owner: t.Caller, encoding: str
+):
+    first = engine.remember(claude, statement="entry one").id
+    second = engine.remember(claude, statement="entry two").id
+    engine.retire_memory(claude, id=second)
+    text = (home.store / TODAY).read_text("utf-8")
+    first_line, _, rest = text.partition("\n\n")
+    mine = f"{first_line}\n\nthe key é\n\n{rest}\nis hunter22 and\nmore\n"
+    home.swap(TODAY, mine.encode(encoding))
+    scan(engine)
+    said = engine.read_memory(owner, id=f"note:{TODAY}").text
+    spans = [[said.index("key"), said.index("key") + 3]]
+    spans += [[said.index("hunter22"), said.index("hunter22") + 8]]
+
+    engine.redact(owner, id=f"note:{TODAY}", spans=spans)
+
+    changed = mine.replace("hunter22", "[redacted]").replace("key", "[redacted]")
+    assert (home.store / TODAY).read_bytes() == changed.encode(encoding)
+    assert engine.read_memory(owner, id=first).text == "entry one"
+    assert leaks(home, "hunter22") == []
+    engine.restore_memory(owner, id=second)
+    require_rebuilt_equal(home, engine)
+
+
 @pytest.mark.parametrize(
     "spans", [[], [[0, 0]], [[3, 2]], [[0, 99]], [[-1, 2]], [[0]], [["a", "b"]], "x"]
 )
@@ -681,11 +707,19 @@ def test_erasing_names_who_holds_the_words_too(
 ):
     entry = engine.remember(claude, statement="the xylophone is blue").id
     other = engine.remember(claude, statement="I said: the xylophone is blue.").id
-    engine.retire_memory(claude, id=entry)
+    superseded, retired = (
+        engine.save_memory(
+            claude, subject="attic", predicate="holds", object="the xylophone is blue"
+        ).id,
+        engine.remember(claude, statement="No: The xylophone is blue").id,
+    )
+    engine.save_memory(claude, subject="attic", predicate="holds", object="dust")
+    for one in (retired, entry):
+        engine.retire_memory(claude, id=one)
 
     answer = engine.erase(owner, id=entry)
 
-    assert answer.also_in == [other]
+    assert answer.also_in == [other, superseded, retired]
     assert {warning.code for warning in answer.warnings} == {
         "copies-untouched",
         "also-in",
