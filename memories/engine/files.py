@@ -179,6 +179,18 @@ class Disk:
             message = "a shared flush failed"
             raise DiskFailed(message)
 
+    def flush_waiting(self) -> None:
+        """Flush now what waits for a shared flush: what follows must not be on the disk
+        before it. Raises: DiskFailed.
+        """
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, {}
+        failed = [fd for fd in waiting.values() if not self._flushes(fd)]
+        if failed:
+            message = "a shared flush failed"
+            raise DiskFailed(message)
+
     def _flushes(self, descriptor: int) -> bool:
         try:
             self._flush_data(descriptor)

@@ -19,6 +19,7 @@ from . import daylog, files, markdown, rows, rules
 from .errors import Busy, Corrupt, EngineError, Invalid
 from .index import FAULTS, Index, IndexFull, IndexUnusable
 from .ledger import ERASE, LEDGER_NAME, Ledger, render_line
+from .lives import KINDS as LIFE_KINDS
 from .lives import Life
 from .moments import Moments, clock_now_ms, random_bits
 from .notes import Notes, StoreFile
@@ -348,6 +349,8 @@ class Keeping:
             raise files.Changed
         line = render_line(event)
         appended = self._writing(lambda: self.ledger.append_lines([line]))
+        if event.kind in LIFE_KINDS:
+            self.disk.flush_waiting()  # the files follow what it decides
         if appended.intact:
             return self._try_index(lambda: self._index_event(event, line))
         # Another hand was at the file around this write: what is there now decides.

@@ -312,7 +312,7 @@ class _Loop:
             self._engine.look_again()
             self._has_work = True
             return Nothing()
-        if operation.act == "write":
+        if operation.act != "read":
             self._require_lock()
             self._wants_page = True
         method = getattr(self._engine, operation.name)

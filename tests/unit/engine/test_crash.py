@@ -514,6 +514,35 @@ def test_shared_flush_that_fails_acknowledges_nothing(
     require_sound(home, acknowledged, may_be_retired=False)
 
 
+def test_file_follows_the_event_to_the_disk_in_a_shared_flush(
+    make_home: Callable[[], Home],
+):
+    """Words must not leave their file while the event that says so may be lost."""
+
+    class Notes(files.Disk):
+        def __init__(self) -> None:
+            self.calls: list[str] = []
+
+        def _flush_data(self, descriptor: int) -> None:
+            self.calls.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+            super()._flush_data(descriptor)
+
+        def _rename(self, source: Path, target: Path) -> None:
+            self.calls.append(target.name)
+            super()._rename(source, target)
+
+    home = make_home()
+    disk = Notes()
+    engine = home.open(disk)
+    entry = engine.remember(make_caller(), statement="words").id
+    disk.calls.clear()
+
+    with engine.sharing_flushes():
+        engine.retire_memory(make_caller(), id=entry)
+
+    assert disk.calls.index("facts.jsonl") < disk.calls.index(f"{DAY}.md")
+
+
 def test_shared_flush_flushes_each_file_once(make_home: Callable[[], Home]):
     class CountsFlushes(files.Disk):
         flushes = 0
