@@ -44,6 +44,9 @@ editor may still be writing. Until then it is found and read as before."""
 NOT_YET = files.Stamp(0, 0, -1, 0)
 """Stands for a file's stamp while it is only partly taken in."""
 
+PURGE_AGAIN_SECONDS = 5.0
+"""After an erasure that the disk or another hand refused."""
+
 ATTEMPTS = 8
 """Appends tried against another hand before the caller is asked to come back."""
 
@@ -91,6 +94,7 @@ class Keeping:
         self._scan_again = False
         self._incomplete = False
         self._wants_purge = False
+        self._purge_again_at = 0.0
         for name in ("retired", "incoming"):  # empty, git and backups drop them
             self.disk.make_folder(directory / name)
         self._sweep_temporaries()
@@ -106,6 +110,7 @@ class Keeping:
         self.reports.load(self.index.get_meta("reports"), self.moments.now_ms())
         with self._step():
             self.sync_ledger(opening=True)
+        self._wants_purge |= bool(self.index.facts.unfinished_events())
         self.moments.seen(self.index.newest_written()[1])
         if not self.index.file_stamps():
             self._see_moments_of_entries()
@@ -485,11 +490,12 @@ class Keeping:
 
     def _try_purge(self) -> None:
         """Finish what is decided; where the disk refuses, the next open tries again."""
-        if not self._wants_purge:
+        if not self._wants_purge or time.monotonic() < self._purge_again_at:
             return
         try:
             self._purge()
         except (OSError, EngineError, files.Changed) as fault:
+            self._purge_again_at = time.monotonic() + PURGE_AGAIN_SECONDS
             reason = type(fault).__name__
             self.reports.add("erasing", f"an erasure is not finished yet: {reason}")
 

@@ -127,6 +127,8 @@ class Lifecycle(Operations):
                 self._get_row(caller, memory_id)
             raise _not_retired(memory_id)
         if not life.is_retired:
+            if not life.key.startswith("fact:") and self._live_row(life) is None:
+                raise unknown_memory(memory_id)
             return self._told(life)
         event = self._event(caller, "restore", _about(life), life.scope)
         event.path = life.path
@@ -254,11 +256,29 @@ class Lifecycle(Operations):
         """
         self._require_own(caller)
         rules.require_text("id", id, rules.OBJECT_CHARS)
-        return self._deciding(lambda: self._redact(caller, id, spans, expected_sha256))
+        event, words = self._deciding(
+            lambda: self._decide_redaction(caller, id, spans, expected_sha256)
+        )
+        self._finish_erasing()
+        now = self._text_now(caller, event.about)
+        also = [one for one in self._same_words(words) if one != event.about]
+        return t.Revision(
+            ok=True,
+            id=event.about,
+            at=event.recorded_at,
+            event_id=event.id,
+            sha256=sha256(now.encode()),
+            also_in=also,
+            warnings=_untouched(also),
+        )
 
-    def _redact(
+    def _decide_redaction(
         self, caller: t.Caller, memory_id: str, spans: object, expected: str
-    ) -> t.Revision:
+    ) -> tuple[Event, list[str]]:
+        """Append the event that decides; return it and the words it speaks of."""
+        done = self._find_done(caller, "redact")
+        if done is not None:
+            return done, []
         path = ""
         if memory_id.startswith("fact:"):
             value = self._get_value(caller, memory_id)
@@ -277,22 +297,20 @@ class Lifecycle(Operations):
         words = [said[start:stop] for start, stop in checked]
         if about.startswith("fact:"):
             self._require_not_in_key(about, words)
+        else:
+            self.store.require_rewritable(row, checked)
         event = self._event(caller, "redact", about, scope)
         event.path, event.sha256 = path, digest
         event.spans, event.unfinished = checked, True
         self.store.append_event(event)
-        self._finish_erasing()
-        now = self._text_now(caller, about)
-        revision = _revision(
-            about,
-            rules.parse_moment("at", event.recorded_at),
-            event.id,
-            sha256(now.encode()),
-        )
-        also = [one for one in self._same_words(words) if one != about]
-        return msgspec.structs.replace(
-            revision, also_in=also, warnings=_untouched(also)
-        )
+        return event, words
+
+    def _find_done(self, caller: t.Caller, kind: str) -> Event | None:
+        """Return what this very request has decided before the answer was lost."""
+        if not caller.request_id:
+            return None
+        event = self.store.index.facts.find_event_by_request(caller.request_id)
+        return event if event is not None and event.kind == kind else None
 
     def _require_not_in_key(self, value_id: str, words: list[str]) -> None:
         value = self.store.index.facts.find_value(value_id)
@@ -319,13 +337,28 @@ class Lifecycle(Operations):
         """
         self._require_own(caller)
         rules.require_text("id", id, rules.OBJECT_CHARS)
-        return self._deciding(lambda: self._erase(caller, id))
+        event, texts = self._deciding(lambda: self._decide_erasure(caller, id))
+        self._finish_erasing()
+        also = self._same_words(texts)
+        return t.Erasure(
+            ok=True,
+            id=id,
+            at=event.recorded_at,
+            event_id=event.id,
+            also_in=also,
+            warnings=_untouched(also),
+        )
 
-    def _erase(self, caller: t.Caller, memory_id: str) -> t.Erasure:
+    def _decide_erasure(
+        self, caller: t.Caller, memory_id: str
+    ) -> tuple[Event, list[str]]:
+        """Append the event that decides; return it and the texts that are to go."""
+        done = self._find_done(caller, "erase")
         erased = self.store.index.lives.find(memory_id)
-        if erased is not None and erased.state == "erased":
-            self._finish_erasing()
-            return _erasure(memory_id, erased.event, [])
+        if done is None and erased is not None and erased.state == "erased":
+            done = erased.event
+        if done is not None:
+            return done, []
         life = self._find_life(caller, memory_id)
         row = self.store.index.passages.find_memory(memory_id)
         if life is None or not life.is_retired or (row and row.kind != "fact"):
@@ -341,8 +374,7 @@ class Lifecycle(Operations):
         event.writer = event.writer_id = ""
         event.unfinished = True
         self.store.append_event(event)
-        self._finish_erasing()
-        return _erasure(memory_id, event, self._same_words(texts))
+        return event, texts
 
     def _texts_of(self, life: Life) -> list[str]:
         if life.key.startswith("fact:"):
@@ -356,9 +388,19 @@ class Lifecycle(Operations):
         return [markdown.decode_note(data)[0]]
 
     def _finish_erasing(self) -> None:
-        self.store.finish_scan()
-        self.store.finish_erasing()
-        self.store.finish_scan()
+        for _ in range(ATTEMPTS):
+            self.store.finish_scan()
+            try:
+                self.store.finish_erasing()
+            except files.Changed:
+                continue
+            self.store.finish_scan()
+            return
+        message = (
+            "it is decided, but another program keeps changing the files: it is "
+            "finished as soon as they are left alone"
+        )
+        raise Busy(message)
 
     def _same_words(self, texts: Sequence[str]) -> list[str]:
         """Return the memories that hold a line of these texts, or a rare word."""
@@ -460,17 +502,6 @@ def _revision(memory_id: str, at_ms: int, event_id: str, digest: str) -> t.Revis
         at=rules.render_moment(at_ms),
         event_id=event_id,
         sha256=digest,
-    )
-
-
-def _erasure(memory_id: str, event: Event, also_in: list[str]) -> t.Erasure:
-    return t.Erasure(
-        ok=True,
-        id=memory_id,
-        at=event.recorded_at,
-        event_id=event.id,
-        also_in=also_in,
-        warnings=_untouched(also_in),
     )
 
 

@@ -12,7 +12,7 @@ import os
 import stat
 from pathlib import Path
 
-from . import daylog, files, markdown, page, rewriting, rules
+from . import daylog, files, markdown, page, rewriting, rows, rules
 from .erasing import Erasing
 from .errors import Busy, Conflict, EngineError, NotFound
 from .index import FAULTS
@@ -40,6 +40,7 @@ class Store(Erasing):
             entry = next((one for one in found if one.marker.id == row.entry), None)
             if entry is None:
                 return False
+            daylog.put_away(data, {row.entry})  # refused before anything is decided
             event.sha256 = self._writing(lambda: self.shelf.keep(entry.block))
         else:
             event.sha256 = self._writing(lambda: self.shelf.keep(data))
@@ -167,6 +168,17 @@ class Store(Erasing):
         return self._read_retired(life)[1]
 
     # --- other words
+
+    def require_rewritable(self, row: MemoryRow, spans: rewriting.Spans) -> None:
+        """Raises: Conflict where words could not be taken out of a memory's file."""
+        data, _ = self._writing(lambda: self.notes.read(self._raw_of(row.path)))
+        if row.kind == "entry":
+            daylog.revise(data, row.entry, row.text)
+        elif StoreFile(row.path, b"", files.Stamp(0, 0, 0, 0)).day:
+            start, _ = rows.find_body(daylog.parse_day(data).hand_text, row.day)
+            daylog.cut_hand_text(data, [(start + a, start + b) for a, b in spans])
+        else:
+            rewriting.cut_words(data, spans)
 
     def replace_words(self, event: Event, row: MemoryRow, text: str) -> None:
         """Give a note or an entry another text; the earlier one is kept.

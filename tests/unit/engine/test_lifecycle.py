@@ -767,6 +767,21 @@ def test_erased_stays_erased_when_an_older_ledger_comes_back(
     assert engine.verify(owner).problems == []
 
 
+def test_erasure_that_was_interrupted_is_finished_on_the_next_open(
+    home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
+):
+    """The event was indexed, then the process ended: nothing of the ledger is new."""
+    entry = engine.remember(claude, statement="xylophone").id
+    engine.retire_memory(claude, id=entry)
+    engine.store.finish_erasing = lambda: None  # type: ignore[method-assign]
+    engine.erase(owner, id=entry)
+    assert leaks(home, "xylophone") != []
+
+    home.open()
+
+    assert leaks(home, "xylophone") == []
+
+
 def test_words_that_another_copy_erased_leave_this_one(
     home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
 ):
