@@ -16,7 +16,7 @@ import msgspec
 
 from . import rules
 from .markdown import TITLE_CHARS, Chunk
-from .passages import IN_SCOPE, MemoryRow, Passages, scopes_json
+from .passages import IN_SCOPE, MemoryRow, Passages, lasting_id, scopes_json
 from .types import Event
 
 TABLES = (
@@ -29,6 +29,8 @@ TABLES = (
        object_key TEXT, scope TEXT, subject TEXT, predicate TEXT, object TEXT,
        statement TEXT, source TEXT, writer TEXT, writer_id TEXT, from_ms INT,
        to_ms INT, retired INT) WITHOUT ROWID""",
+    """CREATE TABLE cite(target TEXT, value TEXT,
+       PRIMARY KEY(target, value)) WITHOUT ROWID""",
     "CREATE INDEX value_key ON value(subject_key, predicate_key, scope)",
     # Current values by the forms of their subject; see `subject_forms`.
     """CREATE TABLE subject_form(predicate_key TEXT, form TEXT, whole INT, id TEXT,
@@ -150,7 +152,7 @@ class Facts:
         """Forget every event and value, before the ledger is folded anew."""
         self._passages.remove_facts()
         self._db.execute("DELETE FROM event")
-        for table in ("value", "subject_form", "overwritten"):
+        for table in ("value", "cite", "subject_form", "overwritten"):
             self._db.execute(f"DELETE FROM {table}")
 
     def apply_event(self, event: Event, line: bytes = b"") -> None:
@@ -171,6 +173,7 @@ class Facts:
                 (line or msgspec.json.encode(event)).decode(),
             ),
         )
+        self._note_cites(event)
         if event.kind == "save":
             self._open_value(event, at_ms)
         elif event.kind == "erase":
@@ -181,6 +184,25 @@ class Facts:
             self._repeat(event)
         elif event.kind in ("retire", "restore") and event.about.startswith("fact:"):
             self._set_retired(event.about, is_retired=event.kind == "retire")
+
+    def _note_cites(self, event: Event) -> None:
+        value = event.about if event.kind == "repeat" else f"fact:{event.id}"
+        self._db.executemany(
+            "INSERT OR IGNORE INTO cite VALUES(?, ?)",
+            [(lasting_id(cited), value) for cited in event.cites],
+        )
+
+    def citing(
+        self, targets: Sequence[str], scopes: Sequence[str] | None, limit: int
+    ) -> list[str]:
+        """Return the live values that cite a memory, by its lasting ids; newest first."""
+        rows = self._db.execute(
+            f"SELECT DISTINCT id FROM cite JOIN value ON value.id = cite.value "
+            f"WHERE {IN_SCOPE} AND retired=0 "
+            "AND target IN (SELECT value FROM json_each(?2)) ORDER BY id DESC LIMIT ?3",
+            (scopes_json(scopes), json.dumps(list(targets)), limit),
+        )
+        return [str(row[0]) for row in rows]
 
     def _close_erased(self, event: Event, at_ms: int) -> None:
         """What an erased value had superseded stays superseded: a gap, not a return."""

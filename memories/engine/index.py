@@ -26,6 +26,7 @@ _TABLES = (
        size INT, mtime_ns INT, problem TEXT, digest TEXT) WITHOUT ROWID""",
     "CREATE INDEX file_digest ON file(digest)",
     "CREATE TABLE moved(path TEXT PRIMARY KEY, now TEXT) WITHOUT ROWID",
+    "CREATE INDEX moved_now ON moved(now)",
     *passages.TABLES,
     *facts.TABLES,
     *lives.TABLES,
@@ -205,6 +206,20 @@ class Index:
         """Return where a file that was at `path` was moved to, "" when unknown."""
         row = self._db.execute("SELECT now FROM moved WHERE path=?", (path,)).fetchone()
         return str(row[0]) if row else ""
+
+    def names_of(self, memory_id: str) -> list[str]:
+        """Return the lasting ids by which others may name a memory: a note that was
+        moved keeps what was said of it.
+        """
+        if not memory_id.startswith("note:"):
+            return [passages.lasting_id(memory_id)]
+        rows = self._db.execute(
+            "WITH RECURSIVE named(path) AS (SELECT ? UNION "
+            "SELECT moved.path FROM moved JOIN named ON moved.now = named.path) "
+            "SELECT path FROM named",
+            (memory_id.removeprefix("note:"),),
+        )
+        return [f"note:{row[0]}" for row in rows]
 
     def moves(self) -> list[tuple[str, str]]:
         """Return each path that a file was moved from, and where it is now."""

@@ -51,6 +51,7 @@ CLOSEST_SUBJECTS = 5
 KNOWN_SUBJECTS = 50
 CONFLICTS_SHOWN = 10
 VERSIONS_SHOWN = 100
+CITING_SHOWN = 50
 CORRECTION_STEPS = 5
 """Corrections of corrections that are brought along; more are only named."""
 
@@ -171,7 +172,21 @@ class Reading(Operations):
         self, found: Sequence[FoundMemory], scopes: Sequence[str] | None
     ) -> dict[str, MemoryRow]:
         ids = [one.passage.memory.id for one in found]
-        return self.store.index.passages.corrections(ids, scopes)
+        return self._corrections_of(ids, scopes)
+
+    def _corrections_of(
+        self, ids: Sequence[str], scopes: Sequence[str] | None
+    ) -> dict[str, MemoryRow]:
+        """Return the correction of each, by lasting id, under whatever name a note had
+        when it was corrected.
+        """
+        index = self.store.index
+        named = {name: lasting_id(one) for one in ids for name in index.names_of(one)}
+        found = index.passages.corrections(named, scopes)
+        newest: dict[str, MemoryRow] = {}
+        for name, row in sorted(found.items(), key=lambda item: item[1].at_ms):
+            newest[named[name]] = row
+        return newest
 
     def _search(self, query: str, scopes: Sequence[str] | None) -> Search:
         """Find facts and memories that hold words of a query, best first."""
@@ -339,12 +354,18 @@ class Reading(Operations):
         if retired is not None:
             return self._read_retired(retired, offset)
         row = self._get_row(caller, id)
-        correction = self.store.index.passages.corrections([id], caller.scopes)
+        correction = self._corrections_of([id], caller.scopes)
         text = self.store.read_text(row)
         return msgspec.structs.replace(
             self._memory(row, row.id, text, offset),
             replaced=replaced_by(correction.get(lasting_id(id))),
+            cited_by=self._cited_by(caller, id),
         )
+
+    def _cited_by(self, caller: t.Caller, memory_id: str) -> list[str]:
+        index = self.store.index
+        names = index.names_of(memory_id)
+        return index.facts.citing(names, caller.scopes, CITING_SHOWN)
 
     def _memory(self, row: MemoryRow, key: str, text: str, offset: int) -> t.Memory:
         """Return a note or an entry with its past; `key` is that of its life."""
@@ -403,6 +424,7 @@ class Reading(Operations):
         return msgspec.structs.replace(
             memory_of(row, text, offset),
             redacted=True if is_redacted else msgspec.UNSET,
+            cited_by=self._cited_by(caller, memory_id),
             retired_at=rules.render_moment(life.at_ms)
             if life and life.is_retired
             else msgspec.UNSET,

@@ -207,11 +207,12 @@ class Memory(
         "valid_to": "validTo",
         "edited_by": "editedBy",
         "retired_at": "retiredAt",
+        "cited_by": "citedBy",
     },
 ):
     """Answer of read_memory: a slice of the text and what is known around it.
 
-    `versions` are the ids of earlier texts that the owner has replaced, newest first;
+    `cited_by` are the facts that cite it. `versions` are the ids of earlier texts that the owner has replaced, newest first;
     `sha256` is that of the whole text in UTF-8, before hidden words are labelled.
     """
 
@@ -229,6 +230,7 @@ class Memory(
     tags: list[str] = []
     links: list[str] = []
     cites: list[str] = []
+    cited_by: list[str] = []
     next_offset: int | msgspec.UnsetType = msgspec.UNSET
     writer_authenticated: bool | msgspec.UnsetType = msgspec.UNSET
     edited: bool | msgspec.UnsetType = msgspec.UNSET

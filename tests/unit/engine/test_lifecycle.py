@@ -355,6 +355,34 @@ def test_no_answer_shows_words_of_a_retired_fact(
     assert "canary" not in said.replace("canary word", "").replace("canary x", "")
 
 
+def test_moved_note_keeps_what_was_said_of_it(
+    home: Home, engine: Engine, claude: t.Caller, guest: t.Caller
+):
+    home.write("a.md", "the port is 80")
+    scan(engine)
+    new = engine.remember(claude, statement="the port is 81", replaces="note:a.md")
+    fact = engine.save_memory(
+        claude, subject="port", predicate="is", object="81", cites="note:a.md"
+    )
+    engine.save_memory(
+        claude, subject="port", predicate="is", object="82", cites=new.id
+    )
+    for old, now in (("a.md", "b.md"), ("b.md", "deep/c.md")):
+        (home.store / "deep").mkdir(exist_ok=True)
+        (home.store / old).rename(home.store / now)
+        scan(engine)
+
+    memory = engine.read_memory(claude, id="note:deep/c.md")
+
+    assert memory.replaced
+    assert memory.replaced.by == new.id
+    assert memory.cited_by == [fact.id]
+    engine.retire_memory(claude, id=fact.id)
+    assert engine.read_memory(claude, id="note:deep/c.md").cited_by == []
+    hits = engine.search_text(claude, query="port is 80").hits
+    assert [hit.id for hit in hits] == [new.id, "note:deep/c.md"]
+
+
 # --- other hands
 
 
