@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import msgspec
+
 from . import daylog, files, markdown, page, rows, rules
 from .errors import Busy, EngineError
 from .index import COPY_PROBLEM, FAULTS, IndexFull
@@ -270,13 +272,13 @@ class Hands(Keeping):
             entries = [entry for entry in entries if entry.marker.id not in half]
         else:
             self._unsettled.pop(file.path, None)
-        self.index.passages.remove_memories_of(file.path)
+        self.index.passages.remove_memory(f"note:{file.path}")
         self._put_note_of_day(file, log.hand_text)
+        for entry_id in gone - {row.entry for row in kept}:
+            self.index.passages.remove_memory(known[entry_id].id)
         for entry in entries:
-            self._put_entry(file, entry)
+            self._put_changed_entry(file, entry, known.get(entry.marker.id))
             self._note_return(file, entry)
-        for row in kept:
-            self._put_row(row)
         stamp = NOT_YET if kept else file.stamp
         self.index.put_file(file.path, file.raw, stamp, "; ".join(log.problems))
         if not kept:
@@ -362,6 +364,22 @@ class Hands(Keeping):
 
     def _put_entry(self, file: StoreFile, entry: daylog.Entry) -> None:
         row = rows.row_of_entry(file.path, file.day, entry)
+        self.moments.seen(row.at_ms)
+        self._put_row(row)
+
+    def _put_changed_entry(
+        self, file: StoreFile, entry: daylog.Entry, known: MemoryRow | None
+    ) -> None:
+        """Index an entry unless the index has it so: a long day is read at every
+        change of one entry, and to index an entry costs most.
+        """
+        row = rows.row_of_entry(file.path, file.day, entry)
+        if known is not None:
+            block = known.block.lstrip(b"\n")
+            same = msgspec.structs.replace(known, block=block, replaces=row.replaces)
+            if same == msgspec.structs.replace(row, block=row.block.lstrip(b"\n")):
+                return
+            self.index.passages.remove_memory(known.id)
         self.moments.seen(row.at_ms)
         self._put_row(row)
 
