@@ -261,9 +261,15 @@ def _read_entry(marker: Marker, raw: bytes, block: bytes, *, is_open: bool) -> E
 # --- rewriting: what is not named stays, byte for byte
 
 
-def put_away(data: bytes, ids: Collection[str]) -> bytes:
+def require_rewritable(data: bytes) -> None:
+    """Raises: Conflict where the file's encoding could not be kept."""
+    _as_utf8(data)
+
+
+def put_away(data: bytes, ids: Collection[str], log: DayLog | None = None) -> bytes:
     """Put in the place of each of these entries a mark with its id alone.
 
+    `log` is what `parse_day` says of the same bytes, where it is known already.
     Raises: Conflict where the file's encoding could not be kept.
     """
 
@@ -274,7 +280,7 @@ def put_away(data: bytes, ids: Collection[str]) -> bytes:
         is_whole = line_end in (b"\n", b"\r\n")
         return retired_mark(place.id) + (line_end if is_whole else b"")
 
-    return _rewrite(data, change)
+    return _rewrite(data, change, log)
 
 
 def retired_mark(entry_id: str) -> bytes:
@@ -363,11 +369,15 @@ def cut_hand_text(data: bytes, spans: rewriting.Spans) -> bytes:
     return back(b"".join(kept))
 
 
-def _rewrite(data: bytes, change: Callable[[Place, bytes], bytes]) -> bytes:
+def _rewrite(
+    data: bytes, change: Callable[[Place, bytes], bytes], log: DayLog | None = None
+) -> bytes:
     whole, back = _as_utf8(data)
+    if log is None or whole is not data:
+        log = parse_day(whole)
     kept: list[bytes] = []
     position = 0
-    for place in sorted(parse_day(whole).places, key=lambda one: one.start):
+    for place in sorted(log.places, key=lambda one: one.start):
         block = whole[place.start : place.stop]
         changed = change(place, block)
         start = place.start

@@ -307,7 +307,7 @@ class Hands(Keeping):
                 self.shelf.keep(entry.block)
                 away.add(entry.marker.id)
         if away:
-            changed = daylog.put_away(changed, away)
+            changed = daylog.put_away(changed, away, log if changed is data else None)
         if changed == data:
             return file, log
         path = self.notes.locate(file.raw)

@@ -40,7 +40,7 @@ class Store(Erasing):
             entry = next((one for one in found if one.marker.id == row.entry), None)
             if entry is None:
                 return False
-            daylog.put_away(data, {row.entry})  # refused before anything is decided
+            daylog.require_rewritable(data)  # before anything is decided
             event.sha256 = self._writing(lambda: self.shelf.keep(entry.block))
         else:
             event.sha256 = self._writing(lambda: self.shelf.keep(data))
