@@ -293,8 +293,8 @@ class _Loop:
             raise
         except Exception as fault:  # noqa: BLE001 - the loop must outlive a defect
             _report(fault)
-            defect = EngineError("an internal error; the owner can see it in the log")
-            return wire.encode(wire.Reply(error=wire.error_to_wire(defect)))
+            # No answer: whoever asks learns from the store what a write has done.
+            return wire.encode(wire.Reply())
         reply = wire.encode(wire.Reply(ok=msgspec.Raw(wire.encode(answer))))
         if len(reply) > wire.MAX_FRAME_BYTES:
             too_long = EngineError("the answer is too long to be sent")

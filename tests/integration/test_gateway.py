@@ -65,6 +65,14 @@ def unavailable(ask: Callable[[], object]) -> gateway.Unavailable:
 # Calls
 
 
+def test_defect_of_the_engine_is_no_answer(claude: Grant):
+    """What the engine did not foresee must not read as an answer about memory."""
+    read = unavailable(lambda: gateway.call(claude, operations.GET_CONTEXT, odd="x"))
+    written = unavailable(lambda: gateway.call(claude, operations.REMEMBER, odd="x"))
+
+    assert (read.outcome_known, written.outcome_known) == (True, False)
+
+
 def test_what_was_saved_is_found(claude: Grant):
     receipt = remember(claude, "Fjord's database is PostgreSQL.")
 
