@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 
 from . import daylog, files, markdown, page, rows, rules
 from .errors import Busy, EngineError
@@ -321,6 +321,8 @@ class Hands(Keeping):
         own: list[daylog.Entry] = []
         copies: list[daylog.Entry] = []
         lives = self.index.lives.states_of([entry.marker.id for entry in entries])
+        # Asked once a file: the first entry taken from it has it read again.
+        is_unchanged = cache(self._is_unchanged)
         for entry in entries:
             life = lives.get(entry.marker.id)
             is_gone = life is not None and not life.by_hand and life.state != "live"
@@ -332,7 +334,7 @@ class Hands(Keeping):
             is_twice = (
                 other is not None
                 and other.path != file.path
-                and self._is_unchanged(other.path)
+                and is_unchanged(other.path)
             )
             if other is None or not is_twice:
                 own.append(entry)
