@@ -209,8 +209,18 @@ class Hands(Keeping):
 
     def _is_leftover(self, file: StoreFile, data: bytes) -> bool:
         """Whether a file is what a retirement has still to take out of the store."""
+        if not self.index.lives.retired_at(file.path):
+            return False
+        self._sync_before_putting_away()
         lives = self.index.lives.retired_at(file.path)
-        return bool(lives) and sha256(data) in {life.sha256 for life in lives}
+        return sha256(data) in {life.sha256 for life in lives}
+
+    def _sync_before_putting_away(self) -> None:
+        """Let a restoring that the index has not heard of count: what it brought back
+        would be in no place otherwise.
+        """
+        if self.ledger.has_changed():
+            self.sync_ledger()
 
     def _put_away_note(self, file: StoreFile, data: bytes) -> None:
         """Complete a note's retirement: the event has decided, the bytes are kept."""
@@ -290,7 +300,11 @@ class Hands(Keeping):
         What a person has changed since is theirs and lives again; words of an erased
         entry that come back with an older copy go again.
         """
-        lives = self.index.lives.states_of([one.marker.id for one in log.entries])
+        ids = [one.marker.id for one in log.entries]
+        lives = self.index.lives.states_of(ids)
+        if any(life.state != "live" for life in lives.values()):
+            self._sync_before_putting_away()
+            lives = self.index.lives.states_of(ids)
         away: set[str] = set()
         changed = data
         for entry in log.entries:
