@@ -24,6 +24,7 @@ TABLES = (
        writer_id TEXT, writer TEXT, body TEXT) WITHOUT ROWID""",
     "CREATE INDEX event_about ON event(about)",
     "CREATE INDEX event_request ON event(request) WHERE request != ''",
+    "CREATE INDEX event_unfinished ON event(id) WHERE body->>'unfinished'",
     """CREATE TABLE value(id TEXT PRIMARY KEY, subject_key TEXT, predicate_key TEXT,
        object_key TEXT, scope TEXT, subject TEXT, predicate TEXT, object TEXT,
        statement TEXT, source TEXT, writer TEXT, writer_id TEXT, from_ms INT,

@@ -344,13 +344,9 @@ class Hands(Keeping):
                 is_back = life.is_retired and life.path == file.path
                 (own if is_back else copies).append(entry)
                 continue
-            other = self.index.passages.find_entry(entry.marker.id)
-            is_twice = (
-                other is not None
-                and other.path != file.path
-                and is_unchanged(other.path)
-            )
-            if other is None or not is_twice:
+            passages = self.index.passages
+            other = passages.find_entry_elsewhere(entry.marker.id, file.path)
+            if other is None or not is_unchanged(other.path):
                 own.append(entry)
             elif _nearness(other.path) < _nearness(file.path):
                 copies.append(entry)

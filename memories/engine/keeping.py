@@ -105,6 +105,8 @@ class Keeping:
         self.reports.load(self.index.get_meta("reports"), self.moments.now_ms())
         with self._step():
             self.sync_ledger(opening=True)
+        # An index that was kept may have heard of an erasure that was interrupted.
+        self._wants_purge |= bool(self.index.facts.unfinished_events())
         self.moments.seen(self.index.newest_written()[1])
         if not self.index.file_stamps():
             self._see_moments_of_entries()

@@ -149,7 +149,7 @@ class Ledger:
         `stamp` must be that of the file as last read. Raises: Corrupt while the ledger
         is damaged; files.Changed, OSError, files.DiskFailed as Disk.replace.
         """
-        self._require_sound()
+        self.require_sound()
         reading, stamp = self.read()
         if stamp != self.stamp or reading.damage or reading.torn_at is not None:
             raise files.Changed
@@ -170,13 +170,14 @@ class Ledger:
         `stamp` must be that of the file as last read. Raises: Corrupt while the
         ledger is damaged; files.Changed, OSError, files.DiskFailed as Disk.append.
         """
-        self._require_sound()
+        self.require_sound()
         appended = self._disk.append(self.path, b"".join(lines), expected=self.stamp)
         # With another hand in between, the stamp would cover bytes not yet read.
         self.stamp = appended.stamp if appended.intact else None
         return appended
 
-    def _require_sound(self) -> None:
+    def require_sound(self) -> None:
+        """Raises: Corrupt while the ledger is damaged."""
         if self.is_damaged:
             message = (
                 "the ledger (store/facts.jsonl) is damaged and open read-only: mend or "
