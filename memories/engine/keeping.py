@@ -18,7 +18,7 @@ from typing import TypeVar
 from . import daylog, files, markdown, rows, rules
 from .errors import Busy, Corrupt, EngineError, Invalid
 from .index import FAULTS, Index, IndexFull, IndexUnusable
-from .ledger import ERASE, LEDGER_NAME, Ledger, render_line
+from .ledger import ERASE, LEDGER_NAME, Ledger, checksum_of, render_line
 from .lives import Life
 from .moments import Moments, clock_now_ms, random_bits
 from .notes import Notes, StoreFile
@@ -271,14 +271,16 @@ class Keeping:
             gone = set()
         gone = self._rescue_events(gone, events, lines)
         self._keep_erased(kinds, events, lines)
+        checksums = self.index.facts.event_checksums()
         is_other = any(
-            kinds.get(event.id, event.kind) != event.kind for event in events.values()
+            checksums.get(event_id) not in (None, checksum_of(line))
+            for event_id, line in lines.items()
         )
         new = sorted(events.keys() - known)
         if gone or is_other or (new and known and new[0] < max(known)):
             self.index.clear_events()
             new = sorted(events)
-        # Words that another copy of the ledger has erased are in the index's pages.
+        # Words that another copy of the ledger has lost are in the index's pages.
         self._wants_purge |= is_other
         for event_id in new:
             try:

@@ -97,6 +97,11 @@ def parse_line(line: bytes) -> Event:
         raise ValueError("not an event") from fault
 
 
+def checksum_of(line: bytes) -> str:
+    """Return the checksum that stands at the end of a sound line."""
+    return line.rpartition(_CRC)[2][:8].decode()
+
+
 def parse(data: bytes) -> Reading:
     """Read a ledger's bytes; damaged lines are reported, the others are read."""
     reading = Reading(end=len(data))
