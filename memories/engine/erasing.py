@@ -98,7 +98,9 @@ class Erasing(Hands):
         key = lasting_id(erasure.about)
         events = self._events_of(key)
         digests = {event.sha256 for event in events if event.sha256}
-        self._void_set_aside(self._words_of(key, digests))
+        words = self._words_of(key, digests)
+        self._void_set_aside(words)
+        self._void_unnamed(key, words, digests)
         if key.startswith("#"):
             self._strip_everywhere(key.removeprefix("#"))
         elif key.startswith("note:"):
@@ -206,6 +208,23 @@ class Erasing(Hands):
             if any(word in held for word in words):
                 self.disk.remove(place)
 
+    def _void_unnamed(self, key: str, words: set[str], named: set[str]) -> None:
+        """Remove kept bytes of a memory that no event needs: a crash left them before
+        a retirement or after a restoring. `named` are those without which nobody could
+        say the words; they go last.
+        """
+        if key.startswith("fact:"):
+            return
+        for digest in set(self.shelf.digests()) - named:
+            if self.index.lives.uses(digest):
+                continue
+            data = self.shelf.read(digest) or b""
+            ids = {f"#{one.marker.id}" for one in daylog.parse_day(data).entries}
+            text = _text_of(data, is_entry=False).casefold()
+            is_of_note = not ids and any(word in text for word in words)
+            if key in ids or (key.startswith("note:") and is_of_note):
+                self.shelf.discard(digest)
+
     def _sweep_all_temporaries(self) -> None:
         for folder in ("store", "retired", "incoming"):
             for place in _files_under(self.directory / folder):
@@ -305,6 +324,7 @@ class Erasing(Hands):
         Before the file itself: once its words are gone, nobody could say which.
         """
         self._void_set_aside(_words(words))
+        self._void_unnamed(lasting_id(key), _words(words), set())
         pasts = self.index.lives.past_of(key, "replace")
         for past in pasts:
             data = self.shelf.read(past.sha256) or b""

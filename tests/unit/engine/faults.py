@@ -201,7 +201,7 @@ FAULTS: list[type[FaultyDisk]] = [
 
 
 @contextlib.contextmanager
-def struck(home: Home, disk: FaultyDisk) -> Iterator[Engine | None]:
+def struck(home: Home, disk: files.Disk) -> Iterator[Engine | None]:
     """Open an engine on a disk that fails; whatever ends it, it is gone after."""
     engine = None
     with contextlib.suppress(PowerLost, files.DiskFailed, EngineError, OSError):

@@ -15,9 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from memories.engine import files
 from memories.engine.engine import Engine
 from memories.engine.errors import EngineError, NotFound
-from tests.unit.engine.faults import FAULTS, FaultyDisk, ForgetsUnflushed, struck
+from tests.unit.engine.faults import (
+    FAULTS,
+    FaultyDisk,
+    ForgetsUnflushed,
+    PowerLost,
+    struck,
+)
 from tests.unit.engine.homes import (
     FakeClock,
     Home,
@@ -224,7 +231,7 @@ def leaks(home: Home, words: tuple[str, ...]) -> list[tuple[str, str]]:
 def view(home: Home, engine: Engine, ids: list[str]) -> dict[str, object]:
     """Return what a user meets: memories, what is found, the files."""
     scan(engine)
-    memories = {}
+    memories: dict[str, tuple[object, ...]] = {}
     for one in ids:
         try:
             memory = engine.read_memory(OWNER, id=one)
@@ -353,9 +360,9 @@ def run_until_through(
         index = {path: path.read_bytes() for path in home.directory.glob("index.*")}
         disk = fault(number)
         is_done = False
-        with struck(home, disk) as engine, contextlib.suppress(EngineError):
-            if engine is not None:
-                case.act(home, engine, ids)
+        with struck(home, disk) as struck_engine, contextlib.suppress(EngineError):
+            if struck_engine is not None:
+                case.act(home, struck_engine, ids)
                 is_done = True
         home.close()
         if isinstance(disk, ForgetsUnflushed):
@@ -364,5 +371,41 @@ def run_until_through(
         require_whole(home, case, ids, views=views, is_done=is_done)
         if not disk.has_struck:
             assert is_done
+            return
+    raise AssertionError("the operation never got through")
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.decides], ids=lambda case: case.name
+)
+def test_power_lost_while_the_index_is_thrown_away(
+    make_home: Callable[[], Home], case: Case, monkeypatch: pytest.MonkeyPatch
+):
+    home = make_home()
+    ids = fill(home, case)
+    engine = home.open()
+    case.act(home, engine, ids)
+    views: list[object] = [None, view(home, engine, ids)]
+    home.close()
+    for number in range(1, 10):
+        home = make_home()
+        assert fill(home, case) == ids
+        turns = iter(range(1, 100))
+
+        def unlink(path: Path, missing_ok: bool = False, due: int = number) -> None:
+            if next(turns) == due:  # noqa: B023 - of this round
+                raise PowerLost
+            with contextlib.suppress(FileNotFoundError):
+                Path(path).unlink()
+
+        is_done = False
+        with struck(home, files.Disk()) as struck_engine, monkeypatch.context() as now:
+            now.setattr(Path, "unlink", unlink)
+            assert struck_engine is not None
+            case.act(home, struck_engine, ids)
+            is_done = True
+        require_whole(home, case, ids, views=views, is_done=True)
+        if is_done:
+            assert number > 3
             return
     raise AssertionError("the operation never got through")

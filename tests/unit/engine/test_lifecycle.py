@@ -846,7 +846,6 @@ def test_redacted_words_leave_copies_of_an_entry(
     home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
 ):
     entry = engine.remember(claude, statement="earlier: hunter22").id
-    home.write(f"copy/older {TODAY}", b"# mine\n")
     home.write(f"older/{TODAY}", (home.store / TODAY).read_bytes())
     engine.replace_note(
         owner,
@@ -915,3 +914,39 @@ def test_unfinished_erasure_waits_for_a_sound_ledger(
 
     assert b"unfinished" not in ledger.read_bytes()
     assert leaks(home, "zebra") == []
+
+
+@pytest.mark.parametrize("is_note", [True, False])
+@pytest.mark.parametrize("is_restored", [True, False])
+def test_kept_words_that_a_crash_left_go_too(
+    home: Home,
+    engine: Engine,
+    owner: t.Caller,
+    *,
+    is_restored: bool,
+    is_note: bool,
+):
+    """Before the retiring's event, or after the restoring's."""
+    one = engine.remember(owner, statement="the key is hunter22").id
+    other = engine.remember(owner, statement="other hunter22").id
+    home.write("n.md", "the key is hunter22 too")
+    scan(engine)
+    engine.retire_memory(owner, id=other)
+    if is_note:
+        one = "note:n.md"
+    engine.retire_memory(owner, id=one)
+    shelf = home.directory / "retired"
+    kept = {path: path.read_bytes() for path in shelf.iterdir()}
+    engine.restore_memory(owner, id=one)
+    for path, data in kept.items():
+        if is_restored:
+            path.write_bytes(data)
+        elif b"other" not in data:  # of a text that was edited since
+            edited = data + b"\n"
+            (shelf / f"{hashlib.sha256(edited).hexdigest()}.md").write_bytes(edited)
+
+    engine.redact(owner, id=one, spans=[[11, 19]])
+
+    still = [path.read_bytes() for path in shelf.iterdir()]
+    assert [b"other hunter22" in data for data in still] == [True]
+    assert engine.read_memory(owner, id=other).text == "other hunter22"
