@@ -387,6 +387,7 @@ def test_power_lost_while_the_index_is_thrown_away(
     case.act(home, engine, ids)
     views: list[object] = [None, view(home, engine, ids)]
     home.close()
+    unlink_now = Path.unlink
     for number in range(1, 10):
         home = make_home()
         assert fill(home, case) == ids
@@ -395,8 +396,7 @@ def test_power_lost_while_the_index_is_thrown_away(
         def unlink(path: Path, missing_ok: bool = False, due: int = number) -> None:
             if next(turns) == due:  # noqa: B023 - of this round
                 raise PowerLost
-            with contextlib.suppress(FileNotFoundError):
-                Path(path).unlink()
+            unlink_now(path, missing_ok=missing_ok)
 
         is_done = False
         with struck(home, files.Disk()) as struck_engine, monkeypatch.context() as now:
