@@ -320,18 +320,52 @@ def revise(data: bytes, entry_id: str, text: str, **members: str) -> bytes:
 
     Raises: Conflict.
     """
+    return _rewrite(
+        data,
+        lambda place, block: (
+            _reword(block, text, **members)
+            if (place.kind, place.id) == ("entry", entry_id)
+            else block
+        ),
+    )
 
-    def change(place: Place, block: bytes) -> bytes:
-        start = _START.match(block)
-        if (place.kind, place.id) != ("entry", entry_id) or start is None:
+
+def revise_all(data: bytes, entry_id: str, change: Callable[[str], str]) -> bytes:
+    """Give an entry and its copies the words that `change` makes of theirs; what a
+    person has changed in a copy stays. Raises: Conflict.
+    """
+
+    def revised(place: Place, block: bytes) -> bytes:
+        is_own = place.kind == "entry" or not place.edited
+        if place.id != entry_id or place.kind == "retired" or not is_own:
             return block
-        heading, source, line_end = start.groups()
-        said = msgspec.json.decode(source, type=dict[str, object])
-        said |= {**members, "digest": markdown.text_digest(text)}
-        attributes = msgspec.json.encode(said)
-        return _render_block(heading or b"", attributes, text, entry_id, line_end)
+        (entry,) = parse_day(block).entries
+        text = change(entry.text)
+        return block if text == entry.text else _reword(block, text)
 
-    return _rewrite(data, change)
+    return _rewrite(data, revised)
+
+
+def texts_of(data: bytes, entry_id: str) -> list[str]:
+    """Return the words of an entry and of its copies, as they stand in a day log."""
+    whole = in_utf8(data)
+    return [
+        entry.text
+        for place in parse_day(whole).places
+        if place.id == entry_id
+        for entry in parse_day(whole[place.start : place.stop]).entries
+    ]
+
+
+def _reword(block: bytes, text: str, **members: str) -> bytes:
+    start = _START.match(block)
+    if start is None:
+        return block
+    heading, source, line_end = start.groups()
+    said = msgspec.json.decode(source, type=dict[str, object])
+    said |= {**members, "digest": markdown.text_digest(text)}
+    attributes = msgspec.json.encode(said)
+    return _render_block(heading or b"", attributes, text, str(said["id"]), line_end)
 
 
 def cut_hand_text(data: bytes, spans: rewriting.Spans) -> bytes:

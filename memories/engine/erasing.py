@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from . import daylog, files, markdown, rewriting, rows
+from . import daylog, files, markdown, page, rewriting, rows
 from .hands import Hands
 from .ledger import ERASE, Line
 from .lives import note_of
@@ -41,6 +41,7 @@ class Erasing(Hands):
 
         Raises: OSError, EngineError, files.Changed: it is tried again later.
         """
+        self.ledger.require_sound()
         changes: dict[str, Line] = {}
         for event in self.index.facts.unfinished_events():
             if event.kind == ERASE:
@@ -58,7 +59,7 @@ class Erasing(Hands):
             self._sweep_all_temporaries()
             self.ledger.rewrite(change)
 
-        self._write_page()
+        self._remove_page()
         self._wants_purge = False
         try:
             self.rebuild_index(between=rewrite)
@@ -66,6 +67,13 @@ class Erasing(Hands):
         except BaseException:
             self._wants_purge = True
             raise
+
+    def _remove_page(self) -> None:
+        """Before the ledger: once it has lost the words, nothing is unfinished."""
+        path = self.notes.locate(page.PAGE_NAME.encode())
+        with contextlib.suppress(FileNotFoundError):
+            if page.is_page(files.read(path)[0]):
+                self.disk.remove(path)
 
     def _write_page(self) -> None:
         raise NotImplementedError
@@ -90,13 +98,17 @@ class Erasing(Hands):
         key = lasting_id(erasure.about)
         events = self._events_of(key)
         digests = {event.sha256 for event in events if event.sha256}
-        self._void_set_aside(self._words_of(key, digests))
+        words = self._words_of(key, digests)
+        self._void_set_aside(words)
+        self._void_unnamed(key, words, digests)
         if key.startswith("#"):
             self._strip_everywhere(key.removeprefix("#"))
         elif key.startswith("note:"):
-            self._remove_leftover(note_of(key).removeprefix("note:"), digests)
-            self.reports.forget(note_of(key).removeprefix("note:"))
-            self.index.forget_moves(note_of(key).removeprefix("note:"))
+            path = note_of(key).removeprefix("note:")
+            spelled = {event.file for event in events if event.file}
+            self._remove_leftover(path, spelled, digests)
+            self.reports.forget(path)
+            self.index.forget_moves(path)
         self._discard(digests, {event.id for event in events})
         lines = {event.id: strip_line(event, key) for event in events}
         about = {} if key.startswith("note:") else {"about": erasure.about}
@@ -169,16 +181,18 @@ class Erasing(Hands):
             if isinstance(file, StoreFile) and file.day:
                 yield file.raw
 
-    def _remove_leftover(self, path: str, digests: set[str]) -> None:
-        """A retired note's file that was not put away yet."""
+    def _remove_leftover(self, path: str, spelled: set[str], digests: set[str]) -> None:
+        """A retired note's file that was not put away yet, however its name is spelled
+        on the disk.
+        """
+        if self.index.passages.find_memory(f"note:{path}"):
+            return
         known = self.index.find_file(path)
-        raw = known[0] if known else path.encode()
-        with contextlib.suppress(FileNotFoundError):
-            data, _ = self.notes.read(raw)
-            if sha256(data) in digests and not self.index.passages.find_memory(
-                f"note:{path}"
-            ):
-                self.disk.remove(self.notes.locate(raw))
+        names = {path.encode(), *(name.encode() for name in spelled)}
+        for raw in {known[0]} if known else names:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                if sha256(self.notes.read(raw)[0]) in digests:
+                    self.disk.remove(self.notes.locate(raw))
 
     def _void_set_aside(self, words: set[str]) -> None:
         """Remove unfinished imports, exports and set-aside ends that hold any of the
@@ -193,6 +207,23 @@ class Erasing(Hands):
                 continue
             if any(word in held for word in words):
                 self.disk.remove(place)
+
+    def _void_unnamed(self, key: str, words: set[str], named: set[str]) -> None:
+        """Remove kept bytes of a memory that no event needs: a crash left them before
+        a retirement or after a restoring. `named` are those without which nobody could
+        say the words; they go last.
+        """
+        if key.startswith("fact:"):
+            return
+        for digest in set(self.shelf.digests()) - named:
+            if self.index.lives.uses(digest):
+                continue
+            data = self.shelf.read(digest) or b""
+            ids = {f"#{one.marker.id}" for one in daylog.parse_day(data).entries}
+            text = _text_of(data, is_entry=False).casefold()
+            is_of_note = not ids and any(word in text for word in words)
+            if key in ids or (key.startswith("note:") and is_of_note):
+                self.shelf.discard(digest)
 
     def _sweep_all_temporaries(self) -> None:
         for folder in ("store", "retired", "incoming"):
@@ -243,21 +274,34 @@ class Erasing(Hands):
         return lines
 
     def _redact_entry(self, redaction: Event, key: str) -> None:
-        entry_id = key.removeprefix("#")
+        """Take the words out of an entry and out of every copy of it.
+
+        What tells the words is the text with the redaction's digest: it goes last.
+        """
+        entry_id, spans = key.removeprefix("#"), redaction.spans
+        told: list[tuple[bytes, bytes, files.Stamp]] = []
+        others: list[tuple[bytes, bytes, files.Stamp]] = []
+        words: list[str] = []
         for raw in dict.fromkeys([redaction.path.encode(), *self._day_logs()]):
-            try:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 data, stamp = self.notes.read(raw)
-            except OSError:
-                continue
-            for entry in daylog.parse_day(data).entries:
-                said = sha256(entry.text.encode())
-                if (entry.marker.id, said) == (entry_id, redaction.sha256):
-                    self._forget_earlier(key, _cut_out(entry.text, redaction.spans))
-                    text = rewriting.cut(entry.text, redaction.spans)
-                    changed = daylog.revise(data, entry_id, text)
-                    place = self.notes.locate(raw)
-                    self.disk.replace(place, changed, expected=stamp)
-                    return
+                texts = daylog.texts_of(data, entry_id)
+                same = [x for x in texts if sha256(x.encode()) == redaction.sha256]
+                (told if same else others).append((raw, data, stamp))
+                words = _cut_out(same[0], spans) if same else words
+        if not told:
+            return
+
+        def change(text: str) -> str:
+            if sha256(text.encode()) == redaction.sha256:
+                return rewriting.cut(text, spans)
+            return _without(text, words)
+
+        self._forget_earlier(key, words)
+        for raw, data, stamp in (*others, *told):
+            changed = daylog.revise_all(data, entry_id, change)
+            if changed != data:
+                self.disk.replace(self.notes.locate(raw), changed, expected=stamp)
 
     def _redact_note(self, redaction: Event) -> None:
         known = self.index.find_file(redaction.path)
@@ -286,6 +330,7 @@ class Erasing(Hands):
         Before the file itself: once its words are gone, nobody could say which.
         """
         self._void_set_aside(_words(words))
+        self._void_unnamed(lasting_id(key), _words(words), set())
         pasts = self.index.lives.past_of(key, "replace")
         for past in pasts:
             data = self.shelf.read(past.sha256) or b""

@@ -89,6 +89,11 @@ class Facts:
         rows = self._db.execute("SELECT id, body->>'kind' FROM event")
         return {str(row[0]): str(row[1]) for row in rows}
 
+    def event_checksums(self) -> dict[str, str]:
+        """Return the checksum of each known event's line by its id."""
+        rows = self._db.execute("SELECT id, body->>'crc' FROM event")
+        return {str(row[0]): str(row[1]) for row in rows}
+
     def unfinished_events(self) -> list[Event]:
         """Return the erasures and redactions that are decided and not yet done."""
         rows = self._db.execute(

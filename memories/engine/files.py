@@ -108,6 +108,9 @@ class Disk:
     def _link(self, source: Path, target: Path) -> None:
         os.link(source, target)
 
+    def _set_time(self, descriptor: int, mtime_ns: int) -> None:
+        os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+
     def _truncate(self, descriptor: int, size: int) -> None:
         os.ftruncate(descriptor, size)
 
@@ -287,7 +290,7 @@ class Disk:
                 view = memoryview(data)
                 while view:
                     view = view[self._write(descriptor, bytes(view)) :]
-                os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+                self._set_time(descriptor, mtime_ns)
                 self._flush(descriptor)
                 stamp = Stamp.of(os.fstat(descriptor))
             finally:

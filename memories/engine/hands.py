@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 
@@ -211,8 +211,18 @@ class Hands(Keeping):
 
     def _is_leftover(self, file: StoreFile, data: bytes) -> bool:
         """Whether a file is what a retirement has still to take out of the store."""
+        if not self.index.lives.retired_at(file.path):
+            return False
+        self._sync_before_putting_away()
         lives = self.index.lives.retired_at(file.path)
-        return bool(lives) and sha256(data) in {life.sha256 for life in lives}
+        return sha256(data) in {life.sha256 for life in lives}
+
+    def _sync_before_putting_away(self) -> None:
+        """Let a restoring that the index has not heard of count: what it brought back
+        would be in no place otherwise.
+        """
+        if self.ledger.has_changed():
+            self.sync_ledger()
 
     def _put_away_note(self, file: StoreFile, data: bytes) -> None:
         """Complete a note's retirement: the event has decided, the bytes are kept."""
@@ -292,7 +302,11 @@ class Hands(Keeping):
         What a person has changed since is theirs and lives again; words of an erased
         entry that come back with an older copy go again.
         """
-        lives = self.index.lives.states_of([one.marker.id for one in log.entries])
+        ids = [one.marker.id for one in log.entries]
+        lives = self.index.lives.states_of(ids)
+        if any(life.state != "live" for life in lives.values()):
+            self._sync_before_putting_away()
+            lives = self.index.lives.states_of(ids)
         away: set[str] = set()
         changed = data
         for entry in log.entries:
@@ -323,6 +337,8 @@ class Hands(Keeping):
         own: list[daylog.Entry] = []
         copies: list[daylog.Entry] = []
         lives = self.index.lives.states_of([entry.marker.id for entry in entries])
+        # Asked once a file: the first entry taken from it has it read again.
+        is_unchanged = cache(self._is_unchanged)
         for entry in entries:
             life = lives.get(entry.marker.id)
             is_gone = life is not None and not life.by_hand and life.state != "live"
@@ -330,13 +346,9 @@ class Hands(Keeping):
                 is_back = life.is_retired and life.path == file.path
                 (own if is_back else copies).append(entry)
                 continue
-            other = self.index.passages.find_entry(entry.marker.id)
-            is_twice = (
-                other is not None
-                and other.path != file.path
-                and self._is_unchanged(other.path)
-            )
-            if other is None or not is_twice:
+            passages = self.index.passages
+            other = passages.find_entry_elsewhere(entry.marker.id, file.path)
+            if other is None or not is_unchanged(other.path):
                 own.append(entry)
             elif _nearness(other.path) < _nearness(file.path):
                 copies.append(entry)

@@ -18,7 +18,7 @@ from typing import TypeVar
 from . import daylog, files, markdown, rows, rules
 from .errors import Busy, Corrupt, EngineError, Invalid
 from .index import FAULTS, Index, IndexFull, IndexUnusable
-from .ledger import ERASE, LEDGER_NAME, Ledger, render_line
+from .ledger import ERASE, LEDGER_NAME, Ledger, checksum_of, render_line
 from .lives import KINDS as LIFE_KINDS
 from .lives import Life
 from .moments import Moments, clock_now_ms, random_bits
@@ -110,6 +110,7 @@ class Keeping:
         self.reports.load(self.index.get_meta("reports"), self.moments.now_ms())
         with self._step():
             self.sync_ledger(opening=True)
+        # An index that was kept may have heard of an erasure that was interrupted.
         self._wants_purge |= bool(self.index.facts.unfinished_events())
         self.moments.seen(self.index.newest_written()[1])
         if not self.index.file_stamps():
@@ -231,6 +232,7 @@ class Keeping:
             stamp = self._set_aside(self.ledger.path, reading.torn_at, stamp)
             reading.torn_at = None
         self.ledger.stamp = stamp
+        self._purge_again_at = 0.0  # it may be mended
         self.ledger.is_damaged = bool(reading.damage or reading.torn_at is not None)
         if reading.unfinished_newline and not self.ledger.is_damaged:
             done = self.disk.append(self.ledger.path, b"\n", expected=stamp)
@@ -275,14 +277,16 @@ class Keeping:
             gone = set()
         gone = self._rescue_events(gone, events, lines)
         self._keep_erased(kinds, events, lines)
+        checksums = self.index.facts.event_checksums()
         is_other = any(
-            kinds.get(event.id, event.kind) != event.kind for event in events.values()
+            checksums.get(event_id) not in (None, checksum_of(line))
+            for event_id, line in lines.items()
         )
         new = sorted(events.keys() - known)
         if gone or is_other or (new and known and new[0] < max(known)):
             self.index.clear_events()
             new = sorted(events)
-        # Words that another copy of the ledger has erased are in the index's pages.
+        # Words that another copy of the ledger has lost are in the index's pages.
         self._wants_purge |= is_other
         for event_id in new:
             try:

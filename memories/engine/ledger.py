@@ -97,6 +97,11 @@ def parse_line(line: bytes) -> Event:
         raise ValueError("not an event") from fault
 
 
+def checksum_of(line: bytes) -> str:
+    """Return the checksum that stands at the end of a sound line."""
+    return line.rpartition(_CRC)[2][:8].decode()
+
+
 def parse(data: bytes) -> Reading:
     """Read a ledger's bytes; damaged lines are reported, the others are read."""
     reading = Reading(end=len(data))
@@ -149,7 +154,7 @@ class Ledger:
         `stamp` must be that of the file as last read. Raises: Corrupt while the ledger
         is damaged; files.Changed, OSError, files.DiskFailed as Disk.replace.
         """
-        self._require_sound()
+        self.require_sound()
         reading, stamp = self.read()
         if stamp != self.stamp or reading.damage or reading.torn_at is not None:
             raise files.Changed
@@ -170,13 +175,14 @@ class Ledger:
         `stamp` must be that of the file as last read. Raises: Corrupt while the
         ledger is damaged; files.Changed, OSError, files.DiskFailed as Disk.append.
         """
-        self._require_sound()
+        self.require_sound()
         appended = self._disk.append(self.path, b"".join(lines), expected=self.stamp)
         # With another hand in between, the stamp would cover bytes not yet read.
         self.stamp = appended.stamp if appended.intact else None
         return appended
 
-    def _require_sound(self) -> None:
+    def require_sound(self) -> None:
+        """Raises: Corrupt while the ledger is damaged."""
         if self.is_damaged:
             message = (
                 "the ledger (store/facts.jsonl) is damaged and open read-only: mend or "

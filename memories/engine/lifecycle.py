@@ -359,6 +359,9 @@ class Lifecycle(Operations):
             done = erased.event
         if done is not None:
             return done, []
+        # What a crash has left of a retired note is put away first: an erased one's
+        # file would be a note like any other.
+        self.store.finish_scan()
         life = self._find_life(caller, memory_id)
         row = self.store.index.passages.find_memory(memory_id)
         if life is None or not life.is_retired or (row and row.kind != "fact"):

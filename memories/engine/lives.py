@@ -247,7 +247,7 @@ class Lives:
         """Whether kept bytes belong to something retired or to an earlier text."""
         row = self._db.execute(
             "SELECT EXISTS(SELECT 1 FROM life WHERE state='retired' AND sha256=?1) "
-            "OR EXISTS(SELECT 1 FROM past WHERE sha256=?1)",
+            "OR EXISTS(SELECT 1 FROM past WHERE kind='replace' AND sha256=?1)",
             (sha256,),
         ).fetchone()
         return bool(row and row[0])
@@ -256,7 +256,7 @@ class Lives:
         """Whether kept bytes belong to something that these events do not speak of."""
         rows = self._db.execute(
             "SELECT event FROM life WHERE state='retired' AND sha256=?1 "
-            "UNION SELECT event FROM past WHERE sha256=?1",
+            "UNION SELECT event FROM past WHERE kind='replace' AND sha256=?1",
             (sha256,),
         )
         return any(row[0] not in events for row in rows)

@@ -169,13 +169,16 @@ class Passages:
         """Return the entry with this entry id, in whatever file it stands."""
         return self._find_row("entry=?", entry)
 
+    def find_entry_elsewhere(self, entry: str, path: str) -> MemoryRow | None:
+        """Return the entry with this entry id as it stands in any file but one."""
+        return self._find_row("entry=? AND path!=?", entry, path)
+
     def find_entry_by_request(self, request: str) -> MemoryRow | None:
         return self._find_row("request=?", request)
 
-    def _find_row(self, where: str, value: str) -> MemoryRow | None:
+    def _find_row(self, where: str, *values: str) -> MemoryRow | None:
         row = self._db.execute(
-            f"SELECT {_MEMORY_COLUMNS} FROM memory WHERE {where}",
-            (value,),
+            f"SELECT {_MEMORY_COLUMNS} FROM memory WHERE {where}", values
         ).fetchone()
         return _memory_row(row) if row else None
 

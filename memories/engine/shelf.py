@@ -7,11 +7,13 @@ it once; which memory the bytes belong to, the ledger's events say.
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 from . import files
 
 FOLDER_NAME = "retired"
+_NAME = re.compile(r"[0-9a-f]{64}\.md")
 
 
 def sha256(data: bytes) -> str:
@@ -40,6 +42,11 @@ class Shelf:
             return files.read(self._place(digest))[0]
         except OSError:
             return None
+
+    def digests(self) -> list[str]:
+        """Return the SHA-256 of each that is kept, as the names say."""
+        names = files.list_names(self._folder)
+        return [name.removesuffix(".md") for name in names if _NAME.fullmatch(name)]
 
     def discard(self, digest: str) -> None:
         """Remove what was kept, durably; an absent file is no error."""

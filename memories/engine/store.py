@@ -81,8 +81,10 @@ class Store(Erasing):
             raw = self._writing(lambda: self._bring_back(life, raw, data))
         try:
             self.append_event(event)
-        finally:
+        except (EngineError, files.Changed):
             self._read_now(life.path, raw)
+            raise
+        self._read_now(life.path, raw)
         if not self.index.lives.uses(life.sha256):
             with contextlib.suppress(OSError):
                 self.shelf.discard(life.sha256)
@@ -205,10 +207,10 @@ class Store(Erasing):
         try:
             self._writing(lambda: self.disk.replace(place, changed, expected=stamp))
         except files.Changed as fault:
+            self._read_now(row.path, raw)
             message = f"{row.path} was changed meanwhile: read it again"
             raise Conflict(message) from fault
-        finally:
-            self._read_now(row.path, raw)
+        self._read_now(row.path, raw)
 
     # --- the page of facts
 

@@ -14,6 +14,8 @@ import pytest
 from memories.engine import types as t
 from memories.engine.engine import Engine
 from memories.engine.errors import Conflict, EngineError, Invalid, NotFound, ReadOnly
+from memories.engine.ledger import render_line
+from memories.engine.types import Event
 from tests.unit.engine.homes import Home, make_caller, require_rebuilt_equal, scan
 
 TODAY = "2026-11-30.md"
@@ -892,3 +894,136 @@ def test_damaged_ledger_refuses_all_of_it(
             call()
         assert snapshot(home) == before
     assert engine.read_memory(claude, id=entry).text == "zebra"
+
+
+def test_words_that_another_copy_redacted_leave_this_one(
+    home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
+):
+    """Kinds and ids of the events are as before: a line alone says less."""
+    fact = engine.save_memory(claude, subject="key", predicate="is", object="hunter22")
+    engine.write_page()
+    before = (home.store / "facts.jsonl").read_bytes()
+    engine.redact(owner, id=fact.id, spans=[[0, 8]])
+    redacted = (home.store / "facts.jsonl").read_bytes()
+    home.close()
+    home.delete_index()
+    home.write("facts.jsonl", before + redacted.splitlines(keepends=True)[1])
+    engine = home.open()
+    assert leaks(home, "hunter22") != []
+
+    home.swap("facts.jsonl", redacted)
+    scan(engine)
+
+    assert leaks(home, "hunter22") == []
+    assert engine.read_memory(claude, id=fact.id).text == "key is: [redacted]"
+    require_rebuilt_equal(home, engine)
+
+
+def test_redacted_words_leave_copies_of_an_entry(
+    home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
+):
+    entry = engine.remember(claude, statement="earlier: hunter22").id
+    home.write(f"older/{TODAY}", (home.store / TODAY).read_bytes())
+    engine.replace_note(
+        owner,
+        id=entry,
+        text="the key is hunter22",
+        expected_sha256=digest("earlier: hunter22"),
+    )
+    day = (home.store / TODAY).read_bytes()
+    home.write(f"copy/{TODAY}", day)
+    home.swap(TODAY, day + day)
+    scan(engine)
+
+    engine.redact(owner, id=entry, spans=[[11, 19]])
+
+    assert leaks(home, "hunter22") == []
+    assert engine.read_memory(owner, id=entry).text == "the key is [redacted]"
+    assert engine.memory_status(owner).entries == 1
+    require_rebuilt_equal(home, engine)
+
+
+def test_note_erased_before_its_file_was_put_away(
+    home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
+):
+    """A crash right after the event left the file, spelled as another system does."""
+    file = home.write("cafe\u0301.md", "zebra")
+    scan(engine)
+    engine.retire_memory(claude, id="note:caf\u00e9.md")
+    file.write_text("zebra", "utf-8")
+    home.close()
+    home.delete_index()
+    engine = home.open(scan_seconds=0)
+
+    engine.erase(owner, id="note:caf\u00e9.md")
+
+    scan(engine)
+    assert leaks(home, "zebra", "caf") == []
+
+
+def test_unfinished_erasure_waits_for_a_sound_ledger(
+    home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
+):
+    """It is tried again when the ledger is mended, and not over and over before."""
+    entry = engine.remember(claude, statement="zebra").id
+    engine.retire_memory(claude, id=entry)
+    ledger = home.store / "facts.jsonl"
+    older = ledger.read_bytes()
+    engine.erase(owner, id=entry)
+    home.close()
+    home.delete_index()
+    erase = render_line(
+        Event(
+            id="01zzzzzzzz000000",
+            kind="erase",
+            recorded_at="2026-11-30T12:00:00.100Z",
+            about=f"entry:#{entry.rpartition('#')[2]}",
+            unfinished=True,
+        )
+    )
+    home.write("facts.jsonl", older + erase + b"<<<<<<< HEAD\n")
+    engine = home.open()
+
+    scan(engine)
+    assert ledger.read_bytes().endswith(b"<<<<<<< HEAD\n")
+    home.swap("facts.jsonl", older + erase)
+    scan(engine)
+
+    assert b"unfinished" not in ledger.read_bytes()
+    assert leaks(home, "zebra") == []
+
+
+@pytest.mark.parametrize("is_note", [True, False])
+@pytest.mark.parametrize("is_restored", [True, False])
+def test_kept_words_that_a_crash_left_go_too(
+    home: Home,
+    engine: Engine,
+    owner: t.Caller,
+    *,
+    is_restored: bool,
+    is_note: bool,
+):
+    """Before the retiring's event, or after the restoring's."""
+    one = engine.remember(owner, statement="the key is hunter22").id
+    other = engine.remember(owner, statement="other hunter22").id
+    home.write("n.md", "the key is hunter22 too")
+    scan(engine)
+    engine.retire_memory(owner, id=other)
+    if is_note:
+        one = "note:n.md"
+    engine.retire_memory(owner, id=one)
+    shelf = home.directory / "retired"
+    kept = {path: path.read_bytes() for path in shelf.iterdir()}
+    engine.restore_memory(owner, id=one)
+    for path, data in kept.items():
+        if is_restored:
+            path.write_bytes(data)
+        elif b"other" not in data:  # of a text that was edited since
+            edited = data + b"\n"
+            (shelf / f"{hashlib.sha256(edited).hexdigest()}.md").write_bytes(edited)
+
+    engine.redact(owner, id=one, spans=[[11, 19]])
+
+    still = [path.read_bytes() for path in shelf.iterdir()]
+    assert [b"other hunter22" in data for data in still] == [True]
+    assert engine.read_memory(owner, id=other).text == "other hunter22"

@@ -1411,3 +1411,18 @@ def test_workspace_without_its_empty_folders_opens(home: Home, claude: t.Caller)
 
     assert engine.remember(claude, statement="words").action == "store"
     assert (home.directory / "retired").is_dir()
+
+
+def test_copy_met_before_its_original_has_none_of_the_entries(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    ids = [engine.remember(claude, statement=f"words {n}").id for n in range(3)]
+    home.write(f"copy/{TODAY}", (home.store / TODAY).read_bytes())
+    scan(engine)
+
+    engine.store.rebuild_index()
+    scan(engine)
+
+    recent = engine.list_recent(claude, limit=50).memories
+    assert {one.id for one in recent if one.kind == "entry"} == set(ids)
+    assert engine.memory_status(claude).entries == 3
