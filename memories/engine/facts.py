@@ -15,7 +15,8 @@ import apsw
 import msgspec
 
 from . import rules
-from .markdown import TITLE_CHARS, Chunk
+from .chunks import Chunk
+from .markdown import TITLE_CHARS
 from .passages import IN_SCOPE, MemoryRow, Passages, lasting_id, scopes_json
 from .types import Event
 

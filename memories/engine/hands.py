@@ -13,7 +13,8 @@ from functools import cache, partial
 
 import msgspec
 
-from . import daylog, files, markdown, page, rows, rules
+from . import daylog, files, page, rows, rules
+from .chunks import iter_chunks
 from .errors import Busy, EngineError
 from .index import COPY_PROBLEM, FAULTS, IndexFull
 from .keeping import (
@@ -397,7 +398,7 @@ class Hands(Keeping):
 
     def _put_row(self, row: MemoryRow, title: str = "") -> None:
         number = self.index.passages.put_memory(row)
-        chunks = (chunk for chunk in markdown.iter_chunks(row.text) if chunk)
+        chunks = (chunk for chunk in iter_chunks(row.text) if chunk)
         self.index.passages.add_chunks(number, title, chunks)
 
     def _note_return(self, file: StoreFile, entry: daylog.Entry) -> None:

@@ -1,38 +1,23 @@
-"""Notes as text: front matter, tags, links, and chunks by Markdown's structure. Pure.
+"""Notes as text: encoding, front matter, titles, tags and links. Pure.
 
-Bytes in, shapes out. Chunks follow Markdown's own block structure; a day log's
-entries are daylog.py's.
+Bytes in, shapes out. A day log's entries are daylog.py's, chunks chunks.py's.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
 
 import yaml
-from markdown_it import MarkdownIt
-
-if TYPE_CHECKING:
-    from markdown_it.rules_block import StateBlock
-    from markdown_it.token import Token
-
-CHUNK_CHARS = 1_200
-"""Most characters of a chunk: about 300 tokens, inside every embedder's window."""
-
-SEGMENT_CHARS = 48_000
-"""A longer note is parsed in pieces: one piece is about 10 ms (measured 5 MB/s)."""
-
-SEGMENT_SECONDS = 0.25
-"""A piece that parses longer than this is hostile or odd: it is cut by lines."""
 
 FRONT_MATTER_BYTES = 64 * 1024
 FRONT_MATTER_DEPTH = 50
 TITLE_CHARS = 120
+INLINE_CODE_CHARS = 4_000
+"""A longer line is read as if it held no code: to pair its backticks would take long."""
+
 FIRST_YEAR, LAST_YEAR = 1900, 2999
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UTF16_PROBLEM = "UTF-16: read, but better saved as UTF-8"
@@ -59,14 +44,6 @@ def decode(data: bytes, *, keep_mark: bool = False) -> tuple[str, bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """A passage and the headings it stands under, outermost first."""
-
-    heading_path: tuple[str, ...]
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class FrontMatter:
     title: str = ""
     scope: str = ""
@@ -79,10 +56,12 @@ class FrontMatter:
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.S | re.M)
 _BRACKET = re.compile(r"[\[\]{}]")
 _TAG = re.compile(r"(?<![\w/#&])#([\w][\w/-]*[\w]|[\w])")
+_INLINE_CODE = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
 _WIKILINK = re.compile(r"\[\[([^\[\]\n|#]+)(?:#[^\[\]\n|]*)?(?:\|[^\[\]\n]*)?\]\]")
 _DAY_IN_NAME = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?!\d)")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
+_UNDERLINE = re.compile(r" {0,3}(?:=+|-+)[ \t]*")
+HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
 
 
 def decode_note(data: bytes) -> tuple[str, str]:
@@ -96,6 +75,11 @@ def decode_note(data: bytes) -> tuple[str, str]:
         if broken:
             problem = "invalid UTF-8: the odd bytes are shown as U+FFFD"
     return text.replace("\r\n", "\n").replace("\r", "\n"), problem
+
+
+def front_matter_of(text: str, body: str) -> str:
+    """Return a note's front matter as it stands, given the body split from it."""
+    return text[: len(text) - len(body)]
 
 
 def split_front_matter(text: str) -> tuple[FrontMatter, str]:
@@ -165,13 +149,36 @@ def _as_day(value: object) -> str:
 
 
 def find_tags(text: str) -> list[str]:
-    """Return the #tags of a text, first met first, each once."""
-    return list(dict.fromkeys(t for t in _TAG.findall(text) if not t.isdigit()))
+    """Return the #tags of a text, first met first, each once; none out of code."""
+    if "#" not in text:
+        return []
+    found = _TAG.findall(_without_code(text))
+    return list(dict.fromkeys(tag for tag in found if not tag.isdigit()))
 
 
 def find_wikilinks(text: str) -> list[str]:
-    """Return the targets of [[wikilinks]], without heading and shown text."""
-    return list(dict.fromkeys(t.strip() for t in _WIKILINK.findall(text)))
+    """Return the targets of [[wikilinks]], without heading and shown text; none out of
+    code.
+    """
+    if "[[" not in text:
+        return []
+    found = _WIKILINK.findall(_without_code(text))
+    return list(dict.fromkeys(target.strip() for target in found))
+
+
+def _without_code(text: str) -> str:
+    """Return a text without what stands in fences and between backticks."""
+    if "`" not in text and "~~~" not in text:
+        return text
+    kept: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        before, fence = fence, fence_after(line, fence)
+        if before or fence:
+            continue
+        is_short = len(line) <= INLINE_CODE_CHARS
+        kept.append(_INLINE_CODE.sub(" ", line) if "`" in line and is_short else line)
+    return "\n".join(kept)
 
 
 def first_line(text: str) -> str:
@@ -183,12 +190,14 @@ def first_line(text: str) -> str:
 
 
 def first_heading(text: str) -> str:
-    """Return the first ATX heading among a text's first lines, "" when none."""
-    for line in text[:4_000].splitlines():
-        if _HEADING.match(line):
+    """Return the heading that a text begins with, "" when it begins otherwise."""
+    lines = text[:4_000].splitlines()
+    for number, line in enumerate(lines):
+        if HEADING.match(line):
             return line.strip().strip("#").strip()[:TITLE_CHARS]
         if line.strip():
-            return ""
+            is_setext = _UNDERLINE.fullmatch("".join(lines[number + 1 : number + 2]))
+            return line.strip()[:TITLE_CHARS] if is_setext else ""
     return ""
 
 
@@ -200,48 +209,7 @@ def find_day(path: str) -> str:
     return ""
 
 
-# --- chunks -----------------------------------------------------------------
-
-
-def iter_chunks(text: str) -> Iterator[Chunk | None]:
-    """Yield the chunks of a text in order; None marks a place to pause.
-
-    Every character but white space between blocks is in exactly one chunk, and no
-    chunk is longer than CHUNK_CHARS. A heading's line opens its first chunk.
-    """
-    headings: list[tuple[int, str]] = []
-    for segment in _iter_segments(text):
-        yield from _chunk_segment(segment, headings)
-        yield None
-
-
-def _iter_segments(text: str) -> Iterator[str]:
-    """Cut a long text before headings (else at empty lines), never in a fence
-    unless the fence itself is longer than two segments.
-    """
-    if len(text) <= SEGMENT_CHARS:
-        yield text
-        return
-    lines: list[str] = []
-    size, fence = 0, ""
-    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-        for piece in _cut_line(line):
-            is_cut = not fence and (_HEADING.match(piece) or not piece.strip())
-            if (size > SEGMENT_CHARS // 2 and is_cut) or size > 2 * SEGMENT_CHARS:
-                yield "".join(lines)
-                lines, size = [], 0
-            lines.append(piece)
-            size += len(piece)
-            fence = _fence_after(piece, fence)
-    yield "".join(lines)
-
-
-def _cut_line(line: str) -> Iterator[str]:
-    for start in range(0, len(line), SEGMENT_CHARS):
-        yield line[start : start + SEGMENT_CHARS]
-
-
-def _fence_after(line: str, fence: str) -> str:
+def fence_after(line: str, fence: str) -> str:
     """Return the fence that is open after `line`, "" for none."""
     found = _FENCE.match(line)
     if not found:
@@ -251,96 +219,3 @@ def _fence_after(line: str, fence: str) -> str:
         return "" if marks[0] == "`" and "`" in rest else marks
     closes = marks[0] == fence[0] and len(marks) >= len(fence) and not rest.strip()
     return "" if closes else fence
-
-
-class _TooSlow(Exception):
-    pass
-
-
-def _stop_when_late(state: StateBlock, _start: int, _end: int, _silent: bool) -> bool:
-    """Refuse to go on after the deadline: called by the parser at every block."""
-    if time.monotonic() > state.env["deadline"]:
-        raise _TooSlow
-    return False
-
-
-def _make_parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark").enable("table")
-    parser.core.ruler.enableOnly(["normalize", "block"])
-    parser.block.ruler.before("table", "deadline", _stop_when_late)
-    return parser
-
-
-_parser = _make_parser()
-
-
-@dataclass(slots=True)
-class _Block:
-    start_line: int
-    level: int = 0
-    title: str = ""
-
-
-def _chunk_segment(text: str, headings: list[tuple[int, str]]) -> Iterator[Chunk]:
-    """Yield a segment's chunks; `headings` carries the open ones across segments."""
-    # The parser counts a lone CR as a line end too.
-    lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
-    try:
-        env = {"deadline": time.monotonic() + SEGMENT_SECONDS}
-        blocks = _top_blocks(_parser.parse(text, env))
-    except (_TooSlow, RecursionError):
-        blocks = [_Block(0)]
-    if not blocks or blocks[0].start_line > 0:
-        blocks.insert(0, _Block(0))
-    gathered = ""
-    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
-        stop = following.start_line if following else len(lines)
-        piece = "".join(lines[block.start_line : stop])
-        if block.level:
-            yield from _emit(gathered, headings)
-            gathered = ""
-            while headings and headings[-1][0] >= block.level:
-                headings.pop()
-            headings.append((block.level, block.title[:TITLE_CHARS]))
-        elif gathered and len(gathered) + len(piece.rstrip()) > CHUNK_CHARS:
-            yield from _emit(gathered, headings)
-            gathered = ""
-        gathered += piece
-    yield from _emit(gathered, headings)
-
-
-def _top_blocks(tokens: list[Token]) -> list[_Block]:
-    blocks: list[_Block] = []
-    for index, token in enumerate(tokens):
-        if token.level or token.nesting < 0 or token.map is None:
-            continue
-        block = _Block(token.map[0])
-        if token.type == "heading_open":
-            block.level = int(token.tag[1])
-            block.title = tokens[index + 1].content.strip()
-        blocks.append(block)
-    return blocks
-
-
-def _emit(text: str, headings: list[tuple[int, str]]) -> Iterator[Chunk]:
-    path = tuple(title for _, title in headings)
-    for piece in _split_long(text.strip("\n")):
-        if piece.strip():
-            yield Chunk(path, piece)
-
-
-_BOUNDARIES = ("\n\n", "\n", ". ", "! ", "? ", "。", "; ", ", ", " ")
-
-
-def _split_long(text: str) -> Iterator[str]:
-    """Cut a long text at the best boundary in the last two thirds of each piece."""
-    while len(text) > CHUNK_CHARS:
-        at = CHUNK_CHARS
-        for boundary in _BOUNDARIES:
-            found = text.rfind(boundary, CHUNK_CHARS // 3, CHUNK_CHARS)
-            if found > 0:
-                at = found + len(boundary)
-                break
-        yield text[:at]
-        text = text[at:]
-    yield text

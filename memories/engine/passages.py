@@ -16,7 +16,7 @@ import apsw
 import msgspec
 
 from . import rules
-from .markdown import Chunk
+from .chunks import Chunk
 from .types import MemoryKind
 
 TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])

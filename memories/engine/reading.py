@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from . import daylog, markdown, recall, rules
+from . import daylog, recall, rules
 from . import types as t
 from .answers import (
     FoundMemory,
@@ -29,6 +29,7 @@ from .answers import (
     unknown_memory,
     writer_conflict_of,
 )
+from .chunks import CHUNK_CHARS
 from .errors import Busy, Invalid
 from .facts import ValueRow
 from .lives import Life
@@ -496,7 +497,7 @@ def _brought_along(row: MemoryRow, corrected: FoundMemory) -> FoundMemory:
     passage = Passage(
         memory=row,
         heading_path=(),
-        text=row.text[: markdown.CHUNK_CHARS],
+        text=row.text[:CHUNK_CHARS],
         rank=corrected.passage.rank,
         terms=corrected.passage.terms,
     )

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import msgspec
 
 from . import daylog, markdown, rules
+from .chunks import Chunk, iter_chunks
 from .errors import Invalid
 from .facts import ValueRow, title_of_value
-from .markdown import Chunk
 from .notes import StoreFile
 from .passages import MemoryRow
 
@@ -48,7 +48,7 @@ def read_note(file: StoreFile, data: bytes) -> NoteRead:
     )
     return NoteRead(
         row=row,
-        chunks=markdown.iter_chunks(body),
+        chunks=iter_chunks(body, markdown.front_matter_of(text, body)),
         problem=problem or front.problem or scope_problem,
     )
 

@@ -3,11 +3,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from memories.engine import markdown
-from memories.engine.markdown import Chunk
 
 AT = "2026-11-30T14:05:12.123Z"
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
@@ -140,6 +138,22 @@ def test_tags_of_a_text():
     assert markdown.find_tags(text) == ["one", "two/three", "um-a", "é", "x"]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "```\n#no [[No]]\n```",
+        "~~~~sh\n#no\n```\n[[No]]\n~~~~",
+        "`#no` and ``[[No]] ` #no``",
+        "```\nopen #no [[No]]",
+    ],
+)
+def test_code_holds_neither_tags_nor_links(code: str):
+    text = f"#yes [[Yes]]\n\n{code}"
+
+    assert markdown.find_tags(text) == ["yes"]
+    assert markdown.find_wikilinks(text) == ["Yes"]
+
+
 def test_wikilinks_of_a_text():
     text = "[[A note]] [[b#part]] [[c|shown]] [[d#e|f]] [[ ]] [[]] [[g\n]] [[A note]]"
 
@@ -167,141 +181,6 @@ def test_day_in_a_path(path: str, day: str):
     assert markdown.find_day(path) == day
 
 
-# --- chunks
-
-
-def chunk(text: str) -> list[Chunk]:
-    return [found for found in markdown.iter_chunks(text) if found]
-
-
-blocks = st.sampled_from(
-    [
-        *("# One\n", "## Two\n", "Setext\n===\n", "Two\n---\n", "- a\n- b\n", "\n"),
-        *(
-            "```\n# no\n```\n",
-            "~~~\n",
-            "> quote\n",
-            "a | b\n- | -\n1 | 2\n",
-            "    code\n",
-        ),
-        *(
-            "[ref]: /x\n",
-            "<div>\n# no\n</div>\n",
-            "para one.\n\n",
-            "word " * 400 + "\n",
-        ),
-        *(
-            "x" * 3_000,
-            "漢" * 1_500 + "。",
-            "\r",
-            "\t",
-            "* * *\n",
-            "1. a\n\n   b\n",
-            "\u2028",
-        ),
-    ]
-)
-
-
-@given(st.lists(blocks, max_size=25).map("".join) | texts)
-def test_chunks_hold_every_character_once(text: str):
-    chunks = chunk(text)
-
-    assert "".join("".join(c.text.split()) for c in chunks) == "".join(text.split())
-    assert all(len(c.text) <= markdown.CHUNK_CHARS for c in chunks)
-    assert all(c.text.strip() for c in chunks)
-
-
-def test_chunks_of_a_long_text_hold_every_character_once():
-    part = "# Head {0}\n\n" + "Some words of {0}. " * 60 + "\n\n```\n# no\n\n```\n"
-    text = "".join(part.format(number) for number in range(300)) + "z" * 200_000
-
-    chunks = chunk(text)
-
-    assert "".join("".join(c.text.split()) for c in chunks) == "".join(text.split())
-    assert {c.heading_path for c in chunks} == {(f"Head {n}",) for n in range(300)}
-    assert max(len(c.text) for c in chunks) <= markdown.CHUNK_CHARS
-
-
-def test_chunks_stand_under_their_headings():
-    text = "before\n\n# A\n\na\n\n### C\n\nc\n\n## B\n\nb\n\nTitle\n=====\n\nt\n"
-
-    assert [(c.heading_path, c.text) for c in chunk(text)] == [
-        ((), "before"),
-        (("A",), "# A\n\na"),
-        (("A", "C"), "### C\n\nc"),
-        (("A", "B"), "## B\n\nb"),
-        (("Title",), "Title\n=====\n\nt"),
-    ]
-
-
-@pytest.mark.parametrize("fence", ["```", "~~~", "````"])
-def test_heading_in_a_fence_is_none(fence: str):
-    text = f"# A\n\n{fence}sh\n# a comment\n{fence}\n\nafter"
-
-    assert [c.heading_path for c in chunk(text)] == [("A",)]
-
-
-def test_headings_of_a_text_with_lone_carriage_returns():
-    chunks = chunk("a\rb\n\n# H\n\nunder")
-
-    assert [(c.heading_path, c.text) for c in chunks] == [
-        ((), "a\rb"),
-        (("H",), "# H\n\nunder"),
-    ]
-
-
-def test_heading_deep_in_a_long_fence_is_none():
-    body = "# not a heading\n\n" * 4_000
-    text = f"# A\n\n```\n{body}```\n\n# B\n\nend"
-
-    assert {c.heading_path for c in chunk(text)} == {("A",), ("B",)}
-
-
-def test_long_paragraph_is_cut_at_sentences():
-    sentence = "This is a sentence of some length."
-    chunks = chunk(" ".join([sentence] * 100))
-
-    assert len(chunks) > 1
-    assert all(c.text.rstrip().endswith(".") for c in chunks)
-
-
-SIZE = 96_000
-HOSTILE = {
-    "quotes": "> " * (SIZE // 2),
-    "deep quotes": "".join(">" * (i % 300) + " a\n" for i in range(600)),
-    "lists": "- " * (SIZE // 2),
-    "deep lists": "".join("  " * i + "- a\n" for i in range(300)),
-    "table row": "a|b\n-|-\n" + "|" * 80_000,
-    "table": "a|b\n-|-\n" + "x|y\n" * 10_000,
-    "references": "[a\n" * (SIZE // 3),
-    "open reference": "[a]: <" * (SIZE // 6),
-    "html": "<!--\n" * (SIZE // 5),
-    "ticks": "`" * SIZE,
-    "headings": "#\n" * (SIZE // 4),
-    "setext": "a\n=\n" * (SIZE // 4),
-    "paragraph": "a\n" * (SIZE // 2),
-    "rules": "- - -\n" * (SIZE // 6),
-    "brackets": "[" * SIZE,
-    "mixed": ("> " * 20 + "- " * 20 + "a\n") * 1_000,
-    "no break": "\u200d" * SIZE,
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_nesting_is_bounded_in_time(name: str):
-    text = HOSTILE[name]
-    started = time.process_time()
-
-    chunks = chunk(text)
-    markdown.find_tags(text)
-    markdown.find_wikilinks(text)
-
-    # Two segments of 0.25 s each, and the cutting; much room for a slow machine.
-    assert time.process_time() - started < 5
-    assert "".join("".join(c.text.split()) for c in chunks) == "".join(text.split())
-
-
 @pytest.mark.parametrize(
     "source",
     [
@@ -322,3 +201,8 @@ def test_hostile_front_matter_is_bounded_in_time(source: str):
     markdown.split_front_matter(f"---\n{source}\n---\nbody")
 
     assert time.process_time() - started < 5
+
+
+def test_setext_heading_is_a_title():
+    assert markdown.first_heading("\nThe title\n=========\n\nwords") == "The title"
+    assert markdown.first_heading("no title\n\n===\n") == ""
