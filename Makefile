@@ -16,7 +16,7 @@ DEPLOYED := RENOR_PUBLIC_URL=https://renor.example RENOR_SMTP_URL=smtps://mail.r
 MAKEFLAGS += --no-print-directory
 # Several processes import the same modules at every start: compiled once is enough.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup setup-dev run test check browser bench bench-recall fmt lock
+.PHONY: help setup setup-dev run test check browser campaign bench bench-recall fmt lock
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,9 @@ check: setup-dev ## Lint, types, import contracts, deploy check, migrations
 	step "deploy check" env $(DEPLOYED) \
 	    $(PY) manage.py check --deploy --fail-level WARNING; \
 	test -z "$$failed"
+
+campaign: setup-dev ## Kill the engine 10,000 times and look for what is lost; ARGS='--kills N --seed S'
+	@$(PY) -m tests.campaigns.kills $(ARGS)
 
 bench: setup-dev ## Print the figures of speed, and write them to bench.json
 	@$(PY) -m tests.bench $(ARGS)
