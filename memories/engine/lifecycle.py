@@ -92,8 +92,8 @@ class Lifecycle(Operations):
         return self._told(self._life_of(memory_id), current=False)
 
     def _retire_words(self, caller: t.Caller, memory_id: str) -> t.Retirement:
+        row = self._find_now(memory_id)
         life = self._find_life(caller, memory_id)
-        row = self.store.index.passages.find_memory(memory_id)
         if row is None and life is not None and life.is_retired:
             return self._told(life)
         row = self._get_row(caller, memory_id)
@@ -462,7 +462,7 @@ class Lifecycle(Operations):
         raise Conflict(message)
 
     def _key(self, caller: t.Caller, memory_id: str) -> str:
-        row = self.store.index.passages.find_memory(memory_id)
+        row = self._find_now(memory_id)
         life = self._find_life(caller, memory_id)
         if row is None and life is not None:
             return life.key
@@ -470,8 +470,8 @@ class Lifecycle(Operations):
 
     def _read_whole(self, caller: t.Caller, memory_id: str) -> tuple[MemoryRow, str]:
         """Return a live note or entry and its whole text as it stands in its file."""
+        live = self._find_now(memory_id)
         life = self._find_life(caller, memory_id)
-        live = self.store.index.passages.find_memory(memory_id)
         if live is None and life is not None and life.is_retired:
             raise _retired_already(memory_id)
         row = self._get_row(caller, memory_id)

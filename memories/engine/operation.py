@@ -78,6 +78,18 @@ class Operations:
             raise ReadOnly(message)
         self._require_in_time(caller.deadline_ms)
 
+    def _find_now(self, memory_id: str) -> MemoryRow | None:
+        """Return a live memory; the file where a retired one stood is looked at first,
+        since another may have taken its place that the index has not met yet.
+        """
+        passages = self.store.index.passages
+        row = passages.find_memory(memory_id)
+        life = None if row else self.store.index.lives.find(memory_id)
+        is_retired = life is not None and life.is_retired
+        if is_retired and life and life.path and self.store.look_at(life.path):
+            row = passages.find_memory(memory_id)
+        return row
+
     def _get_row(self, caller: t.Caller, memory_id: str) -> MemoryRow:
         """Return a note or an entry the caller may see. Raises: NotFound."""
         row = self.store.index.passages.find_memory(memory_id)

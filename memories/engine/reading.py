@@ -390,7 +390,7 @@ class Reading(Operations):
 
     def _find_retired(self, caller: t.Caller, memory_id: str) -> Life | None:
         """Return a retired note or entry by the id it has now."""
-        if self.store.index.passages.find_memory(memory_id) is not None:
+        if self._find_now(memory_id) is not None:
             return None
         life = self.store.index.lives.find(memory_id)
         if life is None or not life.is_retired or not may_see(caller, life.scope):

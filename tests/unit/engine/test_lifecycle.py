@@ -1027,3 +1027,23 @@ def test_kept_words_that_a_crash_left_go_too(
     still = [path.read_bytes() for path in shelf.iterdir()]
     assert [b"other hunter22" in data for data in still] == [True]
     assert engine.read_memory(owner, id=other).text == "other hunter22"
+
+
+def test_note_in_a_retired_ones_place_is_meant_before_it_was_indexed(
+    home: Home, engine: Engine, owner: t.Caller
+):
+    home.write("n.md", "first")
+    scan(engine)
+    engine.retire_memory(owner, id="note:n.md")
+    home.write("n.md", "second")
+
+    assert engine.read_memory(owner, id="note:n.md").text == "second"
+    engine.store.rebuild_index()
+    engine.replace_note(
+        owner, id="note:n.md", text="third", expected_sha256=digest("second")
+    )
+    engine.store.rebuild_index()
+    engine.retire_memory(owner, id="note:n.md")
+
+    assert not (home.store / "n.md").exists()
+    assert engine.read_memory(owner, id="note:n.md").text == "third"

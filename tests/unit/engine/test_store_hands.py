@@ -1426,3 +1426,20 @@ def test_copy_met_before_its_original_has_none_of_the_entries(
     recent = engine.list_recent(claude, limit=50).memories
     assert {one.id for one in recent if one.kind == "entry"} == set(ids)
     assert engine.memory_status(claude).entries == 3
+
+
+def test_entry_is_one_when_its_file_and_a_copy_change_together(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    """As a backup laid over the store leaves them: the copy may be met first."""
+    entry = engine.remember(claude, statement="words").id
+    copy = home.write(f"copy/{TODAY}", (home.store / TODAY).read_bytes())
+    scan(engine)
+
+    os.utime(home.store / TODAY, (1_800_000_000, 1_800_000_000))
+    os.utime(copy, (1_900_000_000, 1_900_000_000))
+    scan(engine)
+
+    recent = engine.list_recent(claude, limit=50).memories
+    assert [one.id for one in recent if one.kind == "entry"] == [entry]
+    require_rebuilt_equal(home, engine)
