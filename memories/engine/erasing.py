@@ -18,7 +18,7 @@ import msgspec
 
 from . import daylog, files, markdown, page, rewriting, rows
 from .hands import Hands
-from .ledger import ERASE, Line
+from .ledger import ERASE, Line, loss_of
 from .lives import note_of
 from .notes import StoreFile
 from .passages import lasting_id
@@ -48,12 +48,15 @@ class Erasing(Hands):
                 changes |= self._erase_files(event)
             else:
                 changes |= self._redact_files(event)
-        known = self._erased_lines()
+        known = {
+            event.id: (loss_of(event), self._line_of(event.id))
+            for event in self.index.facts.wordless_events().values()
+        }
 
         def change(event: Event, line: Line) -> Line:
-            if event.kind != ERASE and event.id in known:
-                return known[event.id]
-            return changes.get(event.id, line)
+            loss, known_line = known.get(event.id, (0, line))
+            kept = known_line if loss > loss_of(event) else line
+            return changes.get(event.id, kept)
 
         def rewrite() -> None:
             self._sweep_all_temporaries()
@@ -77,11 +80,6 @@ class Erasing(Hands):
 
     def _write_page(self) -> None:
         raise NotImplementedError
-
-    def _erased_lines(self) -> dict[str, Line]:
-        kinds = self.index.facts.event_kinds()
-        erased = [event_id for event_id, kind in kinds.items() if kind == ERASE]
-        return {event_id: self._line_of(event_id) for event_id in erased}
 
     def _line_of(self, event_id: str) -> Line:
         line = self.index.facts.get_line(event_id)
@@ -157,7 +155,7 @@ class Erasing(Hands):
                 texts += [line.object, line.statement]
         for digest in digests:
             data = self.shelf.read(digest) or b""
-            texts.append(_text_of(data, is_entry=key.startswith("#")))
+            texts.append(text_of_kept(data, is_entry=key.startswith("#")))
         return _words(texts)
 
     def _discard(self, digests: Iterable[str], events: set[str]) -> None:
@@ -220,7 +218,7 @@ class Erasing(Hands):
                 continue
             data = self.shelf.read(digest) or b""
             ids = {f"#{one.marker.id}" for one in daylog.parse_day(data).entries}
-            text = _text_of(data, is_entry=False).casefold()
+            text = text_of_kept(data, is_entry=False).casefold()
             is_of_note = not ids and any(word in text for word in words)
             if key in ids or (key.startswith("note:") and is_of_note):
                 self.shelf.discard(digest)
@@ -270,7 +268,7 @@ class Erasing(Hands):
             for member in ("object", "statement"):
                 if member in said:
                     said[member] = _without(str(said[member]), words)
-            lines[event.id] = said
+            lines[event.id] = said | {"redacted": event.redacted + 1}
         return lines
 
     def _redact_entry(self, redaction: Event, key: str) -> None:
@@ -334,7 +332,7 @@ class Erasing(Hands):
         pasts = self.index.lives.past_of(key, "replace")
         for past in pasts:
             data = self.shelf.read(past.sha256) or b""
-            held = _text_of(data, is_entry=lasting_id(key).startswith("#"))
+            held = text_of_kept(data, is_entry=lasting_id(key).startswith("#"))
             if any(word in held for word in words):
                 self._discard({past.sha256}, {one.event for one in pasts})
 
@@ -349,7 +347,7 @@ def strip_line(event: Event, key: str) -> Line:
     return line
 
 
-def _text_of(data: bytes, *, is_entry: bool) -> str:
+def text_of_kept(data: bytes, *, is_entry: bool) -> str:
     if is_entry:
         return "\n".join(one.text for one in daylog.parse_day(data).entries)
     return markdown.decode_note(data)[0]

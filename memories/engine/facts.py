@@ -102,6 +102,14 @@ class Facts:
         )
         return [_events.decode(row[0]) for row in rows]
 
+    def wordless_events(self) -> dict[str, Event]:
+        """Return the events whose lines have lost words, by id."""
+        rows = self._db.execute(
+            "SELECT body FROM event WHERE body->>'kind' = 'erase' OR body->>'redacted'"
+        )
+        events = [_events.decode(row[0]) for row in rows]
+        return {event.id: event for event in events}
+
     def events_of_kind(self, kind: str) -> list[Event]:
         rows = self._db.execute(
             "SELECT body FROM event WHERE body->>'kind'=? ORDER BY id", (kind,)

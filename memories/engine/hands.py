@@ -215,8 +215,14 @@ class Hands(Keeping):
         if not self.index.lives.retired_at(file.path):
             return False
         self._sync_before_putting_away()
-        lives = self.index.lives.retired_at(file.path)
-        return sha256(data) in {life.sha256 for life in lives}
+        # The same bytes, but newer, are what a person has written since.
+        mtime_ms = file.stamp.mtime_ns // 1_000_000
+        digests = {
+            life.sha256
+            for life in self.index.lives.retired_at(file.path)
+            if mtime_ms <= self.mtime_ms_of(life)
+        }
+        return bool(digests) and sha256(data) in digests
 
     def _sync_before_putting_away(self) -> None:
         """Let a restoring that the index has not heard of count: what it brought back
@@ -479,6 +485,12 @@ class Hands(Keeping):
                 f"entry {row.entry} was removed by hand and is retired",
                 row.path,
             )
+            return
+        # Known until an event can say it; the next scan tries again.
+        self._put_row(row)
+        known = self.index.find_file(row.path)
+        raw = known[0] if known else row.path.encode()
+        self.index.put_file(row.path, raw, NOT_YET)
 
     def _append_by_hand(
         self, kind: str, about: str, scope: str, path: str = "", digest: str = ""

@@ -18,7 +18,7 @@ from typing import TypeVar
 from . import daylog, files, markdown, rows, rules
 from .errors import Busy, Corrupt, EngineError, Invalid
 from .index import FAULTS, Index, IndexFull, IndexUnusable
-from .ledger import ERASE, LEDGER_NAME, Ledger, checksum_of, render_line
+from .ledger import ERASE, LEDGER_NAME, Ledger, checksum_of, loss_of, render_line
 from .lives import KINDS as LIFE_KINDS
 from .lives import Life
 from .moments import Moments, clock_now_ms, random_bits
@@ -276,7 +276,7 @@ class Keeping:
             )
             gone = set()
         gone = self._rescue_events(gone, events, lines)
-        self._keep_erased(kinds, events, lines)
+        self._keep_erased(events, lines)
         checksums = self.index.facts.event_checksums()
         is_other = any(
             checksums.get(event_id) not in (None, checksum_of(line))
@@ -299,14 +299,13 @@ class Keeping:
         # Another clock may be ahead of ours: what is saved next comes after it.
         self.moments.seen(self.index.facts.newest_event()[1])
 
-    def _keep_erased(
-        self, kinds: dict[str, str], events: dict[str, Event], lines: dict[str, bytes]
-    ) -> None:
-        """Let what is known to be erased stay so, whatever an older copy says."""
+    def _keep_erased(self, events: dict[str, Event], lines: dict[str, bytes]) -> None:
+        """Let what is known to have lost words stay so, whatever an older copy says."""
+        wordless = self.index.facts.wordless_events()
         back = [
             event.id
             for event in events.values()
-            if kinds.get(event.id) == ERASE != event.kind
+            if event.id in wordless and loss_of(wordless[event.id]) > loss_of(event)
         ]
         for event in self.index.facts.get_events(back):
             events[event.id] = event
@@ -483,10 +482,15 @@ class Keeping:
             return row, row.text
         return rows.read_note(file, data).row, markdown.decode_note(data)[0]
 
+    @staticmethod
+    def mtime_ms_of(life: Life) -> int:
+        """Return the time of a retired note's file."""
+        said = life.event.modified_at or life.event.recorded_at
+        return rules.parse_moment("modified_at", said)
+
     def _file_of(self, life: Life) -> StoreFile:
         """Return the file a note was, as far as its retirement tells."""
-        said = life.event.modified_at or life.event.recorded_at
-        mtime_ns = rules.parse_moment("modified_at", said) * 1_000_000
+        mtime_ns = self.mtime_ms_of(life) * 1_000_000
         raw = (life.event.file or life.path).encode()
         return StoreFile(life.path, raw, files.Stamp(0, 0, 0, mtime_ns))
 

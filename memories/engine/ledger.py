@@ -7,6 +7,7 @@ current values is the index's. Source: docs/store-format.md "The ledger".
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -51,15 +52,16 @@ class Reading:
     has_erased_words: bool = False
 
     def take(self, line: bytes) -> None:
-        """Add a line's event: of a repeated id the first counts, but an erased one wins.
+        """Add a line's event: of a repeated id the first counts, unless another has lost
+        words that it holds.
 
         Raises: ValueError saying what is wrong.
         """
         event = parse_line(line)
         known = self.events.get(event.id)
-        if known is not None and ERASE in (known.kind, event.kind):
-            self.has_erased_words |= known.kind != event.kind
-        if known is None or (event.kind == ERASE and known.kind != ERASE):
+        if known is not None:
+            self.has_erased_words |= loss_of(known) != loss_of(event)
+        if known is None or loss_of(event) > loss_of(known):
             self.events[event.id] = event
             self.lines[event.id] = line + b"\n"
 
@@ -95,6 +97,13 @@ def parse_line(line: bytes) -> Event:
         return _events.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise ValueError("not an event") from fault
+
+
+def loss_of(event: Event) -> float:
+    """Return how much an event's line has lost: the number of redactions, all if it is
+    erased.
+    """
+    return math.inf if event.kind == ERASE else event.redacted
 
 
 def checksum_of(line: bytes) -> str:

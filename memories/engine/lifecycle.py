@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from . import daylog, files, hidden, markdown, recall, rules
+from . import files, hidden, markdown, recall, rules
 from . import types as t
 from .answers import is_same_words, may_see, unknown_memory
 from .errors import Busy, Conflict, Invalid
@@ -25,6 +25,7 @@ from .types import Event
 
 Done = TypeVar("Done")
 
+INDEX_SECONDS = 2.0
 SAME_SHOWN = 20
 PIECES = 40
 """Lines of an erased text that are looked for elsewhere: enough to name who holds them."""
@@ -256,12 +257,11 @@ class Lifecycle(Operations):
         """
         self._require_own(caller)
         rules.require_text("id", id, rules.OBJECT_CHARS)
-        event, words = self._deciding(
+        event, also = self._deciding(
             lambda: self._decide_redaction(caller, id, spans, expected_sha256)
         )
         self._finish_erasing()
         now = self._text_now(caller, event.about)
-        also = [one for one in self._same_words(words) if one != event.about]
         return t.Revision(
             ok=True,
             id=event.about,
@@ -275,7 +275,7 @@ class Lifecycle(Operations):
     def _decide_redaction(
         self, caller: t.Caller, memory_id: str, spans: object, expected: str
     ) -> tuple[Event, list[str]]:
-        """Append the event that decides; return it and the words it speaks of."""
+        """Append the event that decides; return it and who else holds the words."""
         done = self._find_done(caller, "redact")
         if done is not None:
             return done, []
@@ -302,8 +302,9 @@ class Lifecycle(Operations):
         event = self._event(caller, "redact", about, scope)
         event.path, event.sha256 = path, digest
         event.spans, event.unfinished = checked, True
+        also = [one for one in self._same_words(words) if one != about]
         self.store.append_event(event)
-        return event, words
+        return event, also
 
     def _find_done(self, caller: t.Caller, kind: str) -> Event | None:
         """Return what this very request has decided before the answer was lost."""
@@ -337,9 +338,8 @@ class Lifecycle(Operations):
         """
         self._require_own(caller)
         rules.require_text("id", id, rules.OBJECT_CHARS)
-        event, texts = self._deciding(lambda: self._decide_erasure(caller, id))
+        event, also = self._deciding(lambda: self._decide_erasure(caller, id))
         self._finish_erasing()
-        also = self._same_words(texts)
         return t.Erasure(
             ok=True,
             id=id,
@@ -352,7 +352,7 @@ class Lifecycle(Operations):
     def _decide_erasure(
         self, caller: t.Caller, memory_id: str
     ) -> tuple[Event, list[str]]:
-        """Append the event that decides; return it and the texts that are to go."""
+        """Append the event that decides; return it and who else holds the words."""
         done = self._find_done(caller, "erase")
         erased = self.store.index.lives.find(memory_id)
         if done is None and erased is not None and erased.state == "erased":
@@ -376,8 +376,10 @@ class Lifecycle(Operations):
         event.scope = rules.GLOBAL_SCOPE
         event.writer = event.writer_id = ""
         event.unfinished = True
+        own = self._id_of(life)
+        also = [one for one in self._same_words(texts) if one != own]
         self.store.append_event(event)
-        return event, texts
+        return event, also
 
     def _texts_of(self, life: Life) -> list[str]:
         if life.key.startswith("fact:"):
@@ -397,7 +399,8 @@ class Lifecycle(Operations):
                 self.store.finish_erasing()
             except files.Changed:
                 continue
-            self.store.finish_scan()
+            # What a large store has left to index is done between other calls.
+            self.store.finish_scan(INDEX_SECONDS)
             return
         message = (
             "it is decided, but another program keeps changing the files: it is "
@@ -449,14 +452,15 @@ class Lifecycle(Operations):
         self._require_own(caller)
         for past in self.store.index.lives.past_of(self._key(caller, id), "replace"):
             if past.event == event_id:
-                data = self.store.shelf.read(past.sha256)
-                if data is None:
+                is_entry = id.startswith("entry:")
+                text = self.store.kept_text(past.sha256, is_entry=is_entry)
+                if text is None:
                     break
                 return t.EarlierText(
                     id=id,
                     event_id=event_id,
                     replaced_at=rules.render_moment(past.at_ms),
-                    text=_text_of(data, is_entry=id.startswith("entry:")),
+                    text=text,
                 )
         message = f'no earlier text "{event_id[:40]}" is kept of {id[:200]}'
         raise Conflict(message)
@@ -522,9 +526,3 @@ def _untouched(also_in: Sequence[str]) -> list[t.Warning]:
         message = "other memories hold some of the words: see alsoIn"
         said.append(t.Warning(code="also-in", message=message))
     return said
-
-
-def _text_of(data: bytes, *, is_entry: bool) -> str:
-    if is_entry:
-        return "\n".join(one.text for one in daylog.parse_day(data).entries)
-    return markdown.decode_note(data)[0]

@@ -192,10 +192,13 @@ class Lives:
         return found
 
     def retired_at(self, path: str) -> list[Life]:
-        """Return the notes that were retired from a path and are not back."""
-        return self._lives(
-            "path=? AND state='retired' AND by_hand=0 AND key LIKE 'note:%'", (path,)
+        """Return the notes that were retired from a path, none once one is back there."""
+        lives = self._lives(
+            "path=? AND by_hand=0 AND key LIKE 'note:%' ORDER BY event DESC", (path,)
         )
+        if lives and lives[0].state == "live":
+            return []
+        return [life for life in lives if life.is_retired]
 
     def states_of(self, entries: Sequence[str]) -> dict[str, Life]:
         """Return, by entry id, the lives of those entries that have one."""

@@ -376,7 +376,7 @@ class Reading(Operations):
             sha256=sha256(text.encode()),
             redacted=True if lives.past_of(key, "redact") else msgspec.UNSET,
         )
-        versions = [past.event for past in lives.past_of(key, "replace")]
+        versions = self.store.earlier_texts(key, text)
         if versions:
             memory = msgspec.structs.replace(
                 memory, edited_by="owner", versions=versions[:VERSIONS_SHOWN]

@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 
 from . import daylog, files, markdown, page, rewriting, rows, rules
-from .erasing import Erasing
+from .erasing import Erasing, text_of_kept
 from .errors import Busy, Conflict, EngineError, NotFound
 from .index import FAULTS
 from .lives import Life, note_of
@@ -164,6 +164,21 @@ class Store(Erasing):
             message = f"{row.path} cannot be read now"
             raise Busy(message) from fault
         return markdown.decode_note(data)[0]
+
+    def earlier_texts(self, key: str, text: str) -> list[str]:
+        """Return the events that replaced a memory's words, the newest first; one that
+        was decided but not done, since the disk refused, has replaced nothing.
+        """
+        pasts = self.index.lives.past_of(key, "replace")
+        is_entry = key.startswith(("#", "entry:"))
+        if pasts and self.kept_text(pasts[0].sha256, is_entry=is_entry) == text:
+            pasts = pasts[1:]
+        return [past.event for past in pasts]
+
+    def kept_text(self, digest: str, *, is_entry: bool) -> str | None:
+        """Return the words of kept bytes, None where they are gone."""
+        data = self.shelf.read(digest)
+        return None if data is None else text_of_kept(data, is_entry=is_entry)
 
     def read_kept(self, life: Life) -> str:
         """Return a retired memory's whole text, "" where its bytes are gone."""

@@ -400,6 +400,7 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
     path as the disk spells it, where that is not `path`, and `modified_at` the file's
     time. `unfinished` is on an erase or redact whose words may still be in files;
     `spans` are those to redact, in code points of the text with this `sha256`.
+    `redacted` counts how often words were taken out of a save or a repeat.
     """
 
     id: str
@@ -425,6 +426,7 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
     modified_at: str = ""
     spans: list[tuple[int, int]] = []
     unfinished: bool = False
+    redacted: int = 0
     request: str = ""
 
 

@@ -47,6 +47,10 @@ def _measure_engine(report: Report) -> None:
         # Last: what is saved here would change what the others measure.
         _say("durable saves")
         report.add("Engine, in process", in_process.measure_writes(workspace))
+    with tempfile.TemporaryDirectory(prefix="renor-bench-") as name:
+        _say("20,000 chunks")
+        large = in_process.Workspace(Path(name), copies=in_process.LARGE_COPIES)
+        report.add("Engine at 20,000 chunks", in_process.measure_large(large))
 
 
 def _measure_served(report: Report) -> None:
@@ -58,6 +62,7 @@ def _measure_served(report: Report) -> None:
             _say("a whole Renor: HTTP")
             report.add("get_context, end to end", served.measure_http(renor))
             report.add("Memory of an awake engine", served.measure_memory(renor))
+            report.add("Memory of an awake engine", served.measure_many(renor))
 
 
 def _say(what: str) -> None:

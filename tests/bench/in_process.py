@@ -22,16 +22,28 @@ SAVES = 300
 REBUILDS = 7
 SCANS = 100
 CALLER = Caller(connection_id="bench", name="claude", acts=frozenset({"read", "write"}))
+OWNER = Caller(
+    connection_id="owner", name="owner", acts=frozenset({"read", "write", "own"})
+)
+LARGE_COPIES = 10
 WORKSPACE = "00000000-0000-4000-8000-000000000000"
 
 
 class Workspace:
-    """A workspace of the corpus in a folder that lasts as long as the run."""
+    """A workspace of the corpus in a folder that lasts as long as the run.
 
-    def __init__(self, folder: Path) -> None:
+    `copies` lays further corpora of other seeds beside the first, each in a folder of
+    its own: ten of them make 20,000 chunks.
+    """
+
+    def __init__(self, folder: Path, *, copies: int = 0) -> None:
         self.folder = folder / WORKSPACE
         engine.create_workspace(self.folder, WORKSPACE)
         self.made = corpus.make_store(self.folder / "store")
+        for seed in range(corpus.SEED + 1, corpus.SEED + 1 + copies):
+            beside = self.folder / "store" / f"corpus-{seed}"
+            beside.mkdir()
+            corpus.make_store(beside, seed)
 
     def drop_index(self) -> None:
         for suffix in ("", "-wal", "-shm"):
@@ -153,6 +165,55 @@ def measure_indexing(workspace: Workspace) -> Iterator[Figure]:
     opened.close()
     seconds = [time_one(lambda: workspace.open().close()) for _ in range(SCANS)]
     yield figure("open and close an indexed store", seconds)
+
+
+def measure_large(workspace: Workspace) -> Iterator[Figure]:
+    """The same at the size that years of notes come to."""
+    start = time.process_time()
+    wall = time_one(lambda: workspace.open().close())
+    spent = time.process_time() - start
+    opened = workspace.open()
+    chunks = opened.memory_status(CALLER).chunks
+    yield Figure(
+        name="index from nothing, wall",
+        unit="s",
+        median=wall,
+        note=f"{chunks:,} chunks, {spent / chunks * 1000:.2f} ms CPU each",
+    )
+    settle()
+    questions = corpus.iter_questions(1)
+    seconds = time_each(
+        lambda question: opened.get_context(CALLER, query=question),
+        questions,
+        count=QUESTIONS,
+        warm_up=WARM_UP,
+    )
+    yield figure("get_context, by words", seconds, below=12)
+    seconds = time_each(
+        lambda question: opened.search_text(CALLER, query=question),
+        questions,
+        count=QUESTIONS,
+        warm_up=WARM_UP,
+    )
+    yield figure("search_text", seconds)
+
+    def index_again(_: None) -> None:
+        opened.index_memory(CALLER)
+
+    nothing = itertools.repeat(None)
+    seconds = time_each(index_again, nothing, count=20, warm_up=2)
+    yield figure("index_memory, nothing changed", seconds, below=1_000)
+    saved = opened.remember(CALLER, statement="A statement to retire and restore.")
+    seconds = [
+        time_one(lambda: opened.retire_memory(CALLER, id=saved.id)),
+        time_one(lambda: opened.restore_memory(CALLER, id=saved.id)),
+    ]
+    yield figure("retire_memory, restore_memory", seconds)
+    opened.retire_memory(CALLER, id=saved.id)
+    yield figure("erase", [time_one(lambda: opened.erase(OWNER, id=saved.id))])
+    opened.close()
+    seconds = [time_one(lambda: workspace.open().close()) for _ in range(20)]
+    yield figure("open and close, nothing changed", seconds)
 
 
 def _index_figure(name: str, workspace: Workspace, *, below: float) -> Figure:

@@ -16,11 +16,13 @@ import statistics
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
+from memories import engine
 from memories.engine import types, wire
 from memories.engine.types import Caller
 from memories.host.client import Client
@@ -36,6 +38,7 @@ READY_SECONDS = 60.0
 STOP_SECONDS = 20.0
 QUESTIONS, WARM_UP = 400, 50
 WAKES = 150
+MANY = 24
 OWNER, AGENT = "owner@localhost", "bench"
 OLD, NEW = "2025-11-25", "2026-07-28"
 CALLER = Caller(connection_id="bench", name="claude", acts=frozenset({"read", "write"}))
@@ -291,17 +294,50 @@ def measure_memory(served: Served) -> Iterator[Figure]:
     yield from _memory_figures(served, "after 100 questions")
 
 
+def measure_many(served: Served) -> Iterator[Figure]:
+    """What one of many awake engines holds: what they share is counted once."""
+    workspaces = [str(uuid.uuid4()) for _ in range(MANY)]
+    for workspace in workspaces:
+        engine.create_workspace(served.data / "workspaces" / workspace, workspace)
+        served.workspace = workspace
+        for text in itertools.islice(corpus.iter_statements(5), 20):
+            served.ask(types.REMEMBER, statement=text)
+        served.ask(types.GET_CONTEXT, query=next(corpus.iter_questions(5)))
+    awake = {e.workspace: e.pid for e in served.client.host_status().engines}
+    shares = [
+        sizes["Pss"] / 1024
+        for workspace in workspaces
+        if (sizes := _memory_of(awake[workspace]))
+    ]
+    if shares:
+        mean = sum(shares) / len(shares)
+        yield Figure(
+            name=f"PSS, each of {len(shares)} small workspaces",
+            unit="MiB",
+            median=mean,
+            below=1_024 / 80,
+            note=f"{1_024 / mean:.0f} in a GiB",
+        )
+
+
 def _memory_figures(served: Served, when: str) -> Iterator[Figure]:
-    rollup = Path(f"/proc/{served.engine_pid()}/smaps_rollup")
-    if not rollup.exists():
+    sizes = _memory_of(served.engine_pid())
+    if not sizes:
         return
-    sizes = {
-        line.partition(":")[0]: int(line.split()[1])
-        for line in rollup.read_text(encoding="ascii").splitlines()[1:]
-    }
     private = sizes["Private_Clean"] + sizes["Private_Dirty"]
     yield Figure(name=f"PSS, {when}", unit="MiB", median=sizes["Pss"] / 1024)
     yield Figure(name=f"private, {when}", unit="MiB", median=private / 1024)
+
+
+def _memory_of(pid: int) -> dict[str, int]:
+    """Return a process's memory in KiB by the kernel's names, {} where unknown."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup")
+    if not rollup.exists():
+        return {}
+    return {
+        line.partition(":")[0]: int(line.split()[1])
+        for line in rollup.read_text(encoding="ascii").splitlines()[1:]
+    }
 
 
 def _free_port() -> int:

@@ -4,6 +4,7 @@ what is on the disk afterwards.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -11,9 +12,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from memories.engine import files
 from memories.engine import types as t
 from memories.engine.engine import Engine
-from memories.engine.errors import Conflict, EngineError, Invalid, NotFound, ReadOnly
+from memories.engine.errors import (
+    Busy,
+    Conflict,
+    EngineError,
+    Invalid,
+    NotFound,
+    ReadOnly,
+)
 from memories.engine.ledger import render_line
 from memories.engine.types import Event
 from tests.unit.engine.homes import Home, make_caller, require_rebuilt_equal, scan
@@ -419,21 +428,46 @@ def test_retired_entry_that_a_person_wrote_anew_lives(
     require_rebuilt_equal(home, engine)
 
 
-def test_file_put_back_by_hand_stays_retired(
+def test_older_copy_of_a_retired_file_is_put_away_and_a_newer_one_lives(
     home: Home, engine: Engine, claude: t.Caller
 ):
     file = home.write("n.md", "zebra")
+    then = file.stat().st_mtime_ns
     scan(engine)
-    engine.retire_memory(claude, id="note:n.md")
+    retired = engine.retire_memory(claude, id="note:n.md")
+
+    home.write("n.md", "zebra")
+    os.utime(file, ns=(then, then))
+    scan(engine)
+    assert not file.exists()
+    assert engine.read_memory(claude, id="note:n.md").retired is True
 
     home.write("n.md", "zebra")
     scan(engine)
+    assert engine.read_memory(claude, id="note:n.md").retired is not True
+    of_first = f"note:n.md@{retired.event_id}"
+    assert engine.read_memory(claude, id=of_first).retired is True
+    require_rebuilt_equal(home, engine)
 
-    assert not file.exists()
-    assert engine.read_memory(claude, id="note:n.md").retired is True
-    home.write("n.md", "zebra, but mine")
-    scan(engine)
-    assert engine.read_memory(claude, id="note:n.md").text == "zebra, but mine"
+
+def test_two_retired_notes_of_the_same_bytes_and_path(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    retired = []
+    for _ in range(2):
+        file = home.write("n.md", "zebra")
+        os.utime(file, ns=(file.stat().st_mtime_ns + 5_000_000,) * 2)
+        scan(engine)
+        retired.append(engine.retire_memory(claude, id="note:n.md").event_id)
+    assert len(set(retired)) == 2
+
+    for event in retired:
+        engine.restore_memory(claude, id=f"note:n.md@{event}")
+        scan(engine)
+        assert engine.read_memory(claude, id="note:n.md").text == "zebra"
+        assert file.exists()
+        require_rebuilt_equal(home, engine)
+        engine.retire_memory(claude, id="note:n.md")
 
 
 def test_entry_retired_by_hand_is_restored_by_a_tool(
@@ -812,6 +846,72 @@ def test_erasure_that_was_interrupted_is_finished_on_the_next_open(
     assert leaks(home, "xylophone") == []
 
 
+def test_redacted_words_stay_away_when_an_older_ledger_comes_back(
+    home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
+):
+    fact = engine.save_memory(claude, subject="k", predicate="is", object="hunter22 x")
+    older = (home.store / "facts.jsonl").read_bytes()
+    engine.redact(owner, id=fact.id, spans=[[0, 8]])
+    newer = (home.store / "facts.jsonl").read_bytes()
+    home.clock.move(days=1)
+
+    for ledger in (older, older + newer, newer + older):
+        home.swap("facts.jsonl", ledger)
+        scan(engine)
+        scan(engine)
+        found = engine.retrieve_memory(claude, subject="k").facts
+        assert [one.object for one in found] == ["[redacted] x"]
+        assert leaks(home, "hunter22") == []
+
+
+def test_entry_removed_by_hand_while_the_ledger_is_damaged(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    entry = engine.remember(claude, statement="zebra").id
+    engine.save_memory(claude, subject="a", predicate="b", object="c")
+    home.clock.move(minutes=11)
+    sound = (home.store / "facts.jsonl").read_bytes()
+    home.swap("facts.jsonl", sound + b"<<<<<<< HEAD\n")
+    scan(engine)
+    home.swap(TODAY, b"# 2026-11-30\n")
+    scan(engine)
+    assert engine.read_memory(claude, id=entry).text == "zebra"
+
+    home.swap("facts.jsonl", sound)
+    scan(engine)
+    scan(engine)
+
+    assert engine.read_memory(claude, id=entry).retired is True
+    require_rebuilt_equal(home, engine)
+
+
+def test_replacement_that_the_disk_refused_is_no_version(
+    home: Home, claude: t.Caller, owner: t.Caller
+):
+    class Full(files.Disk):
+        is_full = False
+
+        def _rename(self, source: Path, target: Path) -> None:
+            if self.is_full and target.name == "n.md":
+                raise OSError(errno.ENOSPC, "full")
+            super()._rename(source, target)
+
+    disk = Full()
+    engine = home.open(disk)
+    home.write("n.md", "first")
+    scan(engine)
+    disk.is_full = True
+    with pytest.raises(Busy):
+        engine.replace_note(
+            owner, id="note:n.md", text="second", expected_sha256=digest("first")
+        )
+    disk.is_full = False
+
+    memory = engine.read_memory(owner, id="note:n.md")
+    assert (memory.text, memory.versions) == ("first", msgspec.UNSET)
+    assert memory.edited_by is msgspec.UNSET
+
+
 def test_words_that_another_copy_erased_leave_this_one(
     home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
 ):
@@ -949,8 +1049,10 @@ def test_note_erased_before_its_file_was_put_away(
     """A crash right after the event left the file, spelled as another system does."""
     file = home.write("cafe\u0301.md", "zebra")
     scan(engine)
+    then = file.stat().st_mtime_ns
     engine.retire_memory(claude, id="note:caf\u00e9.md")
     file.write_text("zebra", "utf-8")
+    os.utime(file, ns=(then, then))
     home.close()
     home.delete_index()
     engine = home.open(scan_seconds=0)
