@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections
@@ -22,7 +22,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from memories.gateway import Unavailable
 from workspaces.access import AccessDenied, Grant, grant_for_token
 
-from . import workers
+from . import research, workers
 from .body import Disconnected, Message, parse_message, read_body
 from .exchange import Exchange, during
 from .managers import ManagerHost
@@ -58,9 +58,12 @@ ASKABLE_HEADERS = (
 EVENT_STREAM = "text/event-stream"
 KNOWN_METHODS = frozenset(
     {"initialize", "server/discover", "ping", "tools/list", "tools/call"}
+    | {"resources/list", "resources/templates/list", "resources/read"}
+    | {"prompts/list", "prompts/get"}
     | {"notifications/initialized", "notifications/cancelled"}
 )
 """The only methods a log line names: another's name is the client's own text."""
+KNOWN_TOOLS = frozenset(TOOLS) | research.NAMES
 KNOWN_VERBS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -133,6 +136,7 @@ class _Call:
                 "stream of its own",
                 headers={"Allow": "POST"},
             )
+        has_research = self._wants_research()
         accept = self._require_types()
         body = await read_body(self._receive, self._headers.get("content-length", ""))
         message = self._message = parse_message(body)
@@ -140,6 +144,7 @@ class _Call:
         self._exchange = Exchange(
             grant=grant,
             request_id=self._request_id,
+            has_research=has_research,
             is_streaming=(
                 tool is not None
                 and tool.reports_progress
@@ -154,6 +159,19 @@ class _Call:
             await self._respond(202, {})
         else:
             await self._hand_over(message, self._exchange)
+
+    def _wants_research(self) -> bool:
+        """Whether the address asks for search and fetch. Raises: Refusal."""
+        asked = parse_qs(self._scope.get("query_string", b"").decode("latin-1"))
+        values = asked.get(research.PARAMETER, [])
+        if any(value != research.VALUE for value in values):
+            raise Refusal(
+                400,
+                "invalid",
+                f"{research.PARAMETER} can only be {research.VALUE}, for the tools "
+                "search and fetch; leave it out for all others",
+            )
+        return bool(values)
 
     def _is_old_era(self) -> bool:
         """Judge by the header, as the SDK does when it routes."""
@@ -343,7 +361,7 @@ class _Call:
             self._request_id,
             verb if verb in KNOWN_VERBS else "other",
             method if not method or method in KNOWN_METHODS else "other",
-            tool_name if not tool_name or tool_name in TOOLS else "other",
+            tool_name if not tool_name or tool_name in KNOWN_TOOLS else "other",
             self._status,
             exchange.outcome if exchange else "",
             spent_ms,

@@ -17,11 +17,14 @@ from workspaces.access import Grant
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """`malformed` names arguments whose text was not Unicode as it arrived."""
+    """`malformed` names arguments whose text was not Unicode as it arrived.
+    `has_research`: the connection's address asks for `search` and `fetch` too.
+    """
 
     grant: Grant
     request_id: str
     is_streaming: bool = False
+    has_research: bool = False
     malformed: tuple[str, ...] = ()
     outcome: str = ""
     unavailable: Unavailable | None = None

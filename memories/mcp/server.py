@@ -11,9 +11,9 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import mcp_types as types
 import msgspec
@@ -25,7 +25,7 @@ from mcp.shared.exceptions import MCPError
 
 from memories import gateway
 
-from . import workers
+from . import prompts, research, resources, workers
 from .exchange import Exchange, get_exchange
 from .instructions import INSTRUCTIONS
 from .schema import read_arguments
@@ -34,6 +34,7 @@ from .tools import TOOLS, Tool
 logger = logging.getLogger(__name__)
 
 Context = ServerRequestContext[Any, Any]
+R = TypeVar("R")
 
 CLIENT_NAME_CHARS = 100
 PROGRESS_SECONDS = 1.0
@@ -48,11 +49,10 @@ async def list_tools(
     exchange = get_exchange()
     exchange.outcome = "ok"
     can_write = "write" in exchange.grant.acts
-    return types.ListToolsResult(
-        tools=[
-            _describe(tool) for tool in TOOLS.values() if can_write or not tool.writes
-        ]
-    )
+    tools = [_describe(tool) for tool in TOOLS.values() if can_write or not tool.writes]
+    if exchange.has_research:
+        tools += research.describe()
+    return types.ListToolsResult(tools=tools)
 
 
 def _describe(tool: Tool) -> types.Tool:
@@ -78,12 +78,18 @@ async def call_tool(
     """Answer a call; what the agent can act on is a result, never an exception."""
     exchange = get_exchange()
     tool = TOOLS.get(params.name)
-    if tool is None:
+    is_research = exchange.has_research and params.name in research.NAMES
+    if tool is None and not is_research:
         exchange.outcome = "unknown_tool"
         name = params.name[:CLIENT_NAME_CHARS]
         raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool: {name}")
     try:
-        answer = await _call(tool, params.arguments or {}, ctx, exchange)
+        if tool is None:
+            answer = await workers.run(
+                research.call, exchange, params.name, params.arguments or {}
+            )
+        else:
+            answer = await _call(tool, params.arguments or {}, ctx, exchange)
     except gateway.Unavailable as failure:
         return _unavailable(exchange, failure)
     except gateway.errors.EngineError as error:
@@ -94,7 +100,7 @@ async def call_tool(
     except Exception:
         # The message of a surprise may hold an argument: type and places alone are
         # logged (renor/logs.py), and the endpoint answers 500.
-        logger.exception("%s failed, request %s", tool.name, exchange.request_id)
+        logger.exception("%s failed, request %s", params.name, exchange.request_id)
         exchange.has_failed = True
         return _render_error(
             "unavailable",
@@ -177,6 +183,70 @@ async def _progress(
         await asyncio.wait([reporting])
 
 
+async def list_resources(
+    ctx: Context, params: types.PaginatedRequestParams | None
+) -> types.ListResourcesResult:
+    exchange = get_exchange()
+    listed = await _answering(exchange, resources.list_resources(exchange))
+    return types.ListResourcesResult(resources=listed)
+
+
+async def list_resource_templates(
+    ctx: Context, params: types.PaginatedRequestParams | None
+) -> types.ListResourceTemplatesResult:
+    get_exchange().outcome = "ok"
+    return types.ListResourceTemplatesResult(resource_templates=[resources.TEMPLATE])
+
+
+async def read_resource(
+    ctx: Context, params: types.ReadResourceRequestParams
+) -> types.ReadResourceResult:
+    exchange = get_exchange()
+    read = await _answering(exchange, resources.read_resource(exchange, params.uri))
+    return types.ReadResourceResult(contents=[read])
+
+
+async def list_prompts(
+    ctx: Context, params: types.PaginatedRequestParams | None
+) -> types.ListPromptsResult:
+    get_exchange().outcome = "ok"
+    return types.ListPromptsResult(prompts=list(prompts.PROMPTS.values()))
+
+
+async def get_prompt(
+    ctx: Context, params: types.GetPromptRequestParams
+) -> types.GetPromptResult:
+    exchange = get_exchange()
+    exchange.outcome = "invalid"
+    prompt = prompts.get_prompt(params.name, params.arguments or {})
+    exchange.outcome = "ok"
+    return prompt
+
+
+async def _answering(exchange: Exchange, asking: Awaitable[R]) -> R:
+    """Return an answer, or leave what stops it to the endpoint: an empty list would
+    read as an empty memory.
+    """
+    try:
+        answer = await asking
+    except gateway.Unavailable as failure:
+        exchange.outcome = "unavailable"
+        exchange.unavailable = failure
+        raise MCPError(code=types.INTERNAL_ERROR, message="unavailable") from failure
+    except MCPError:
+        exchange.outcome = "not_found"
+        raise
+    except gateway.errors.EngineError as error:
+        exchange.outcome = error.code
+        raise MCPError(code=types.INTERNAL_ERROR, message=error.message) from error
+    except Exception as fault:
+        logger.exception("a resource failed, request %s", exchange.request_id)
+        exchange.has_failed = True
+        raise MCPError(code=types.INTERNAL_ERROR, message="failed") from fault
+    exchange.outcome = "ok"
+    return answer
+
+
 def _unavailable(
     exchange: Exchange, failure: gateway.Unavailable
 ) -> types.CallToolResult:
@@ -227,12 +297,19 @@ def make_server() -> Server[Any]:
         website_url=settings.RENOR_PUBLIC_URL,
         cache_hints={
             "tools/list": CacheHint(ttl_ms=LIST_TTL_MS, scope="private"),
+            "prompts/list": CacheHint(ttl_ms=LIST_TTL_MS, scope="private"),
+            "resources/templates/list": CacheHint(ttl_ms=LIST_TTL_MS, scope="private"),
             "server/discover": CacheHint(ttl_ms=LIST_TTL_MS, scope="private"),
         },
         # No argument travels in a header: spares a tools/list for every call.
         get_tool_input_schema=lambda _name: None,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_resource_templates,
+        on_read_resource=read_resource,
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
     )
     # Its spans would carry the text of errors to whoever installs an exporter.
     server.middleware.clear()

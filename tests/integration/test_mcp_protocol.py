@@ -37,6 +37,11 @@ EACH_ERA = pytest.mark.parametrize("era", ERAS)
 
 LIST = message(OLD, "tools/list")
 UNKNOWN_TOKEN = "renor_" + "x" * 43
+CAPABILITIES = {
+    "tools": {"listChanged": False},
+    "resources": {"listChanged": False, "subscribe": False},
+    "prompts": {"listChanged": False},
+}
 
 
 @pytest.fixture
@@ -303,7 +308,7 @@ def test_initialize_agrees_on_a_version(asked: str, given: str, token: str) -> N
 
     result = response.json()["result"]
     assert result["protocolVersion"] == given
-    assert result["capabilities"] == {"tools": {"listChanged": False}}
+    assert result["capabilities"] == CAPABILITIES
     assert result["serverInfo"]["name"] == "renor"
     assert "get_context" in result["instructions"]
     assert "mcp-session-id" not in response.headers
@@ -313,7 +318,7 @@ def test_discover_describes_the_server(token: str) -> None:
     result = ask(NEW, token, "server/discover").json()["result"]
 
     assert result["supportedVersions"] == [NEW]
-    assert result["capabilities"] == {"tools": {"listChanged": False}}
+    assert result["capabilities"] == CAPABILITIES
     assert "get_context" in result["instructions"]
     assert (result["ttlMs"], result["cacheScope"]) == (300_000, "private")
 
@@ -360,7 +365,9 @@ def test_notification_is_taken_without_an_answer(era: str, token: str) -> None:
     assert (response.status_code, response.content) == (202, b"")
 
 
-@pytest.mark.parametrize("method", ["resources/list", "prompts/list", "no/such"])
+@pytest.mark.parametrize(
+    "method", ["resources/subscribe", "completion/complete", "no/such"]
+)
 def test_unknown_method_is_a_protocol_error(method: str, token: str) -> None:
     old, new = ask(OLD, token, method), ask(NEW, token, method)
 
