@@ -124,7 +124,7 @@ def unknown_memory(memory_id: str) -> NotFound:
     return NotFound(message)
 
 
-def _is_untrusted(source: str) -> bool | msgspec.UnsetType:
+def is_untrusted(source: str) -> bool | msgspec.UnsetType:
     """Whether a label claims to be what only the system itself may be."""
     return True if source.strip().casefold() in rules.RESERVED_LABELS else msgspec.UNSET
 
@@ -194,12 +194,22 @@ def hit_of(found: FoundMemory, correction: MemoryRow | None = None) -> t.Hit:
         also_in=list(found.also_in) or msgspec.UNSET,
         edited=True if row.edited else msgspec.UNSET,
         writer_authenticated=_authenticated(row),
-        untrusted=True if _is_import(row) else _is_untrusted(row.source),
-        origin="import" if _is_import(row) else msgspec.UNSET,
+        untrusted=True if is_import(row) else is_untrusted(row.source),
+        origin="import" if is_import(row) else msgspec.UNSET,
     )
 
 
-def _is_import(row: MemoryRow) -> bool:
+def may_fold(one: MemoryRow, kept: MemoryRow) -> bool:
+    """Whether a memory may stand for another that says the same: a fact is a value of
+    its own, and what is not trusted alike is not the same.
+    """
+    return "fact" not in (one.kind, kept.kind) and (
+        is_import(one),
+        is_untrusted(one.source),
+    ) == (is_import(kept), is_untrusted(kept.source))
+
+
+def is_import(row: MemoryRow) -> bool:
     return row.path.startswith(IMPORTED_FOLDER)
 
 
@@ -234,8 +244,8 @@ def memory_of(row: MemoryRow, text: str, offset: int) -> t.Memory:
         next_offset=following if following < len(text) else msgspec.UNSET,
         edited=True if row.edited else msgspec.UNSET,
         writer_authenticated=_authenticated(row),
-        untrusted=True if _is_import(row) else _is_untrusted(row.source),
-        origin="import" if _is_import(row) else msgspec.UNSET,
+        untrusted=True if is_import(row) else is_untrusted(row.source),
+        origin="import" if is_import(row) else msgspec.UNSET,
     )
 
 
@@ -271,7 +281,7 @@ def fact_of(value: ValueRow, *, dated: bool = False) -> t.Fact:
         writer=hidden.show(value.writer),
         valid_from=rules.render_moment(value.from_ms),
         writer_authenticated=msgspec.UNSET if value.writer_id else False,
-        untrusted=_is_untrusted(value.source),
+        untrusted=is_untrusted(value.source),
     )
     if not dated:
         return fact

@@ -63,7 +63,11 @@ class Names:
         known += [(PATH_END, end) for end in _path_ends(bare)]
         self._db.executemany(
             "INSERT INTO name VALUES(?, ?, ?, ?)",
-            [(memory, kind, fold(said), _written(said)) for kind, said in known if said],
+            [
+                (memory, kind, fold(said), _written(said))
+                for kind, said in known
+                if said
+            ],
         )
         self._db.execute(
             "INSERT INTO identity(rowid, path, title, tags, aliases) "
@@ -81,9 +85,7 @@ class Names:
         self._db.execute("DELETE FROM name WHERE memory=?", (memory,))
         self._db.execute("DELETE FROM identity WHERE rowid=?", (memory,))
 
-    def holding(
-        self, term: str, scopes: Sequence[str] | None, limit: int
-    ) -> list[int]:
+    def holding(self, term: str, scopes: Sequence[str] | None, limit: int) -> list[int]:
         """Return the numbers of notes that have a term in their path, title, tags or
         aliases, the newest first.
         """
@@ -109,9 +111,7 @@ class Names:
             _nearest(path, target, named.get(form, [])) for path, target, form in wanted
         ]
 
-    def find(
-        self, forms: Iterable[str], scopes: Sequence[str] | None
-    ) -> list[Named]:
+    def find(self, forms: Iterable[str], scopes: Sequence[str] | None) -> list[Named]:
         """Return the notes that are called by one of these forms."""
         return self._find(
             "form IN (SELECT value FROM json_each(?2))",

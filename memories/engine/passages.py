@@ -175,7 +175,7 @@ class Passages:
         for (num,) in self._db.execute(
             "SELECT num FROM memory WHERE path=?", (path,)
         ).fetchall():
-            self._remove_memory(num)
+            self._remove_memory(int(str(num)))
 
     def _remove_memory(self, num: int) -> None:
         self._comment = (0, False)  # a number may be given again
@@ -192,7 +192,7 @@ class Passages:
             "SELECT num FROM memory WHERE id=?", (memory_id,)
         ).fetchone()
         if row:
-            self._remove_memory(row[0])
+            self._remove_memory(int(str(row[0])))
 
     def find_memory(self, memory_id: str) -> MemoryRow | None:
         return self._find_row("id=?", memory_id)
@@ -273,8 +273,7 @@ class Passages:
     ) -> dict[MemoryKind, tuple[int, int]]:
         """Return the number of memories of each kind in scope, and their bytes."""
         rows = self._db.execute(
-            f"SELECT kind, count(*), sum(bytes) FROM memory WHERE {SEEN} "
-            "GROUP BY kind",
+            f"SELECT kind, count(*), sum(bytes) FROM memory WHERE {SEEN} GROUP BY kind",
             (scopes_json(scopes),),
         )
         return {row[0]: (row[1], row[2] or 0) for row in rows}
@@ -300,7 +299,7 @@ class Passages:
         for (num,) in self._db.execute(
             "SELECT num FROM memory WHERE kind='fact'"
         ).fetchall():
-            self._remove_memory(num)
+            self._remove_memory(int(str(num)))
 
     # --- words
 
@@ -377,19 +376,26 @@ class Passages:
         )
         return [_passage(row) for row in rows]
 
+    def ids_of(self, numbers: Sequence[int]) -> dict[int, str]:
+        rows = self._db.execute(
+            "SELECT num, id FROM memory WHERE num IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(numbers)),),
+        )
+        return {int(str(row[0])): str(row[1]) for row in rows}
+
     def first_passages(
-        self, where: str, values: Sequence[object], scopes: Sequence[str] | None
+        self, memory_ids: Sequence[str], scopes: Sequence[str] | None
     ) -> list[Passage]:
-        """Return, of the memories whose `where` (num, id) is one of the values and that
-        are in scope, the first chunk; without one, an empty text.
+        """Return of each of these memories in scope the first chunk, or without one
+        an empty text.
         """
         rows = self._db.execute(
             f"SELECT {_MEMORY_FOUND}, coalesce(heading, '[]'), "
             "coalesce(chunk.text, ''), 0.0, '0 0', coalesce(inside, 0) FROM memory "
             "LEFT JOIN chunk ON chunk.num = "
             "(SELECT min(num) FROM chunk WHERE chunk.memory = memory.num) "
-            f"WHERE memory.{where} IN (SELECT value FROM json_each(?2)) AND {SEEN}",
-            (scopes_json(scopes), json.dumps(list(values))),
+            f"WHERE memory.id IN (SELECT value FROM json_each(?2)) AND {SEEN}",
+            (scopes_json(scopes), json.dumps(list(memory_ids))),
         )
         return [_passage(row) for row in rows]
 
@@ -404,9 +410,7 @@ class Passages:
 
     # --- the map
 
-    def newest_words(
-        self, scopes: Sequence[str] | None, limit: int
-    ) -> list[MemoryRow]:
+    def newest_words(self, scopes: Sequence[str] | None, limit: int) -> list[MemoryRow]:
         """Return the newest notes and entries, without their texts."""
         return self._map_rows("1", (scopes_json(scopes), limit))
 
@@ -414,9 +418,7 @@ class Passages:
         self, term: str, scopes: Sequence[str] | None, limit: int
     ) -> list[MemoryRow]:
         """Return the newest notes and entries that hold a term."""
-        return self._map_rows(
-            _HOLDING, (scopes_json(scopes), limit, match_any([term]))
-        )
+        return self._map_rows(_HOLDING, (scopes_json(scopes), limit, match_any([term])))
 
     def _map_rows(
         self, where: str, values: tuple[str | int | None, ...]
@@ -437,6 +439,12 @@ class Passages:
             return self._count(sql, scopes_json(scopes))
         return self._count(
             f"{sql} AND {_HOLDING}", scopes_json(scopes), None, match_any(terms)
+        )
+
+    def count_entries(self, scopes: Sequence[str] | None) -> int:
+        return self._count(
+            f"SELECT count(*) FROM memory WHERE kind = 'entry' AND {IN_SCOPE}",
+            scopes_json(scopes),
         )
 
     def tags(self, scopes: Sequence[str] | None) -> list[tuple[str, int]]:
@@ -468,9 +476,7 @@ class Passages:
             scopes_json(scopes),
         )
 
-    def newest_saves(
-        self, scopes: Sequence[str] | None, limit: int
-    ) -> list[MemoryRow]:
+    def newest_saves(self, scopes: Sequence[str] | None, limit: int) -> list[MemoryRow]:
         """Return the entries saved last."""
         return self._map_rows("kind = 'entry'", (scopes_json(scopes), limit))
 
@@ -538,34 +544,39 @@ def _memory_row(row: Sequence[object]) -> MemoryRow:
 
 def _found_row(row: Sequence[object]) -> MemoryRow:
     """Name the columns of _MEMORY_FOUND."""
+    said = cast("_MemoryFound", row)
     return MemoryRow(
-        id=row[0],  # type: ignore[arg-type]  # the table's own columns, hundreds of rows
-        kind=row[1],  # type: ignore[arg-type]
-        path=row[2],  # type: ignore[arg-type]
-        title=row[3],  # type: ignore[arg-type]
-        scope=row[4],  # type: ignore[arg-type]
-        source=row[5],  # type: ignore[arg-type]
-        writer=row[6],  # type: ignore[arg-type]
-        writer_id=row[7],  # type: ignore[arg-type]
-        at_ms=row[8],  # type: ignore[arg-type]
-        day=row[9],  # type: ignore[arg-type]
-        edited=bool(row[10]),
+        id=said[0],
+        kind=said[1],
+        path=said[2],
+        title=said[3],
+        scope=said[4],
+        source=said[5],
+        writer=said[6],
+        writer_id=said[7],
+        at_ms=said[8],
+        day=said[9],
+        edited=bool(said[10]),
     )
 
 
-def _passage(row: Sequence[Any]) -> Passage:
+def _passage(row: Sequence[object]) -> Passage:
     """Name the columns of _FOUND_COLUMNS."""
-    held, _, in_text = str(row[14]).partition(" ")
+    heading, text, rank, terms, inside = cast("_PassageFound", row[11:])
+    held, _, in_text = terms.partition(" ")
     return Passage(
         memory=_found_row(row),
-        heading_path=_headings.decode(row[11]),
-        text=row[12],
-        rank=-row[13],
+        heading_path=_headings.decode(heading),
+        text=text,
+        rank=-rank,
         terms=int(held),
         in_text=int(in_text),
-        inside=bool(row[15]),
+        inside=bool(inside),
     )
 
+
+_MemoryFound = tuple[str, MemoryKind, str, str, str, str, str, str, int, str, int]
+_PassageFound = tuple[str, str, float, str, int]
 
 TITLE_COLUMN = 0
 

@@ -349,7 +349,7 @@ def test_bound_of_a_short_list_changes_nothing():
     assert recall.bound(hits, toy_count) == hits
 
 
-def test_bound_ends_when_nothing_is_left_to_cut():
+def test_bound_ends_at_what_cannot_be_too_long():
     hits = t.Hits(
         hits=[make_hit(1, text="x" * 30_000)],
         relevance=t.Relevance(relevant=True),
@@ -366,4 +366,7 @@ def test_bound_ends_when_nothing_is_left_to_cut():
 
     assert isinstance(short_hits, t.Hits)
     assert isinstance(short_history, t.History)
-    assert (short_hits.hits, short_history.facts) == ([], [])
+    assert short_hits.truncated is short_history.truncated is True
+    assert short_hits.hits[0].text == "x" * 15_000
+    assert short_hits.hits[0].truncated is True
+    assert short_history.facts[0].statement == "x" * 15_000
