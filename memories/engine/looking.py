@@ -200,7 +200,7 @@ class Looking(Searching):
         self, query: str, scopes: Sequence[str] | None, limit: int
     ) -> t.MemoryMap:
         index = self.store.index
-        words = recall.query_words(query, rules.fold_search)
+        words = self._words_of(query, scopes)
         frequency, _ = self._frequencies(words, scopes)
         terms = sorted(frequency, key=lambda term: frequency[term])[: recall.MAX_TERMS]
         memories: dict[str, MemoryRow] = {}

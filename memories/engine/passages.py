@@ -320,18 +320,23 @@ class Passages:
         )
         return dict(rows)
 
-    def count_holding(self, terms: Iterable[str], scopes: Sequence[str]) -> list[int]:
-        """Return in how many passages of these scopes each term stands.
+    def count_holding(
+        self, terms: Iterable[str], scopes: Sequence[str], most: int
+    ) -> list[int]:
+        """Return in how many passages of these scopes each term stands, counted up to
+        `most`.
 
         For whoever may see some scopes alone: figures of all would tell of the rest.
         """
         return [
             self._count(
-                "SELECT count(*) FROM words JOIN chunk ON chunk.num = words.rowid "
+                "SELECT count(*) FROM (SELECT 1 FROM words "
+                "JOIN chunk ON chunk.num = words.rowid "
                 "JOIN memory ON memory.num = chunk.memory "
-                f"WHERE words MATCH ?2 AND {IN_SCOPE}",
+                f"WHERE words MATCH ?2 AND {IN_SCOPE} LIMIT ?3)",
                 scopes_json(scopes),
                 quote(term),
+                most,
             )
             for term in terms
         ]
@@ -343,7 +348,7 @@ class Passages:
             scopes_json(scopes),
         )
 
-    def _count(self, sql: str, *values: str | None) -> int:
+    def _count(self, sql: str, *values: str | int | None) -> int:
         row = self._db.execute(sql, values).fetchone()
         return int(row[0]) if row else 0
 

@@ -6,14 +6,18 @@ the query's informative words that a memory holds. Source: docs/decisions/0008.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from . import types as t
+from .words import IDEOGRAPHS
 
 MAX_TERMS = 48
 """Terms of one search: the rarest are kept. An answer to 10,000 characters would
@@ -49,17 +53,42 @@ STOP_WORDS = frozenset(
 _WORD = re.compile(r"\w+(?:[.'\u2019_-]\w+)*")
 
 
-def query_words(query: str, fold: Callable[[str], str]) -> list[str]:
+_RUN = re.compile(f"[{IDEOGRAPHS}]+|[^{IDEOGRAPHS}]+")
+_IDEOGRAPHIC = re.compile(f"[{IDEOGRAPHS}]")
+
+WORDS_MOST = 400
+WORD_CHARS = 4
+"""Chinese, Japanese and Korean write sentences without spaces: a longer run of them
+is looked for two by two, or a question would have to stand in the text as it is."""
+
+
+def query_words(
+    query: str, fold: Callable[[str], str], most: int = WORDS_MOST
+) -> list[str]:
     """Return the words of a query worth searching, each once, in order.
 
-    Words that only shape a question are left out, unless there are no others. They
-    come as written: the index folds them its own way (hangul stays whole there).
+    Words that only shape a question are left out, unless there are no others; of more
+    than `most` the longest are kept, which are the rarest. They come as written: the
+    index folds them its own way (hangul stays whole there).
     """
     words: dict[str, str] = {}
-    for word in _WORD.findall(query):
-        words.setdefault(fold(word), word)
+    for word in _WORD.findall(unicodedata.normalize("NFC", query)):
+        for piece in _pieces(word) if _IDEOGRAPHIC.search(word) else (word,):
+            words.setdefault(fold(piece), piece)
     telling = [word for folded, word in words.items() if folded not in STOP_WORDS]
-    return telling or list(words.values())
+    chosen = telling or list(words.values())
+    if len(chosen) > most:
+        longest = set(sorted(chosen, key=len, reverse=True)[:most])
+        chosen = [word for word in chosen if word in longest]
+    return chosen
+
+
+def _pieces(word: str) -> Iterator[str]:
+    for run in _RUN.findall(word):
+        if len(run) <= WORD_CHARS or not _IDEOGRAPHIC.match(run):
+            yield run
+        else:
+            yield from (run[at : at + 2] for at in range(len(run) - 1))
 
 
 def choose_terms(
@@ -70,7 +99,7 @@ def choose_terms(
     `frequency` says in how many of `passages` a word stands (its rarest part).
     Words in no passage stay: they count against a match.
     """
-    most = passages * COMMON_SHARE if passages >= COMMON_FROM else passages
+    most = too_common(passages) - 1
     chosen = [word for word in words if frequency.get(word, 0) <= most]
     if not any(frequency.get(word) for word in chosen):
         present = [word for word in words if frequency.get(word)]
@@ -78,6 +107,12 @@ def choose_terms(
     if len(chosen) > MAX_TERMS:
         chosen = sorted(chosen, key=lambda word: frequency.get(word, 0))[:MAX_TERMS]
     return chosen
+
+
+def too_common(passages: int) -> int:
+    """Return in how many passages a word stands that tells nothing."""
+    most = passages * COMMON_SHARE if passages >= COMMON_FROM else passages
+    return int(most) + 1
 
 
 def term_weights(
@@ -128,23 +163,26 @@ class _Shape:
 
     def __init__(self, text: str) -> None:
         self.words = text.casefold().split()
-        self.pairs = set(zip(self.words, self.words[1:], strict=False))
-        self.numbers = sorted(
-            w for w in self.words if not w.isalpha() and _DIGIT.search(w)
-        )
+        self.numbers = _NUMBER.findall(text)
+
+    @functools.cached_property
+    def pairs(self) -> set[tuple[str, str]]:
+        return set(itertools.pairwise(self.words))
 
     def is_like(self, other: _Shape) -> bool:
-        if self.words == other.words:
-            return bool(self.words)
-        most = max(len(self.pairs), len(other.pairs))
-        if min(len(self.pairs), len(other.pairs)) < ALIKE * most or not most:
+        if self.numbers != other.numbers:
             return False
+        fewer, more = sorted((len(self.words), len(other.words)))
+        if not fewer or fewer < ALIKE * more:
+            return False
+        if self.words == other.words:
+            return True
         both = len(self.pairs & other.pairs)
         either = len(self.pairs) + len(other.pairs) - both
-        return both >= ALIKE * either and self.numbers == other.numbers
+        return both >= ALIKE * either > 0
 
 
-_DIGIT = re.compile(r"\d")
+_NUMBER = re.compile(r"\d+")
 
 
 # --- the budget -------------------------------------------------------------

@@ -39,6 +39,8 @@ NAMED = 24
 """Notes that one term may mean; more are no answer to a question."""
 
 IDS_IN_QUERY = 20
+WORDS_COUNTED = 60
+STEMS_ASKED = 200
 ALSO_SHOWN = 10
 LINK_SOURCES = 10
 LINKS_FOLLOWED = 50
@@ -115,7 +117,7 @@ class Searching(Operations):
         in no text is looked for in the names of notes.
         """
         index = self.store.index
-        words = recall.query_words(query, rules.fold_search)
+        words = self._words_of(query, scopes)
         frequency, passages = self._frequencies(words, scopes)
         terms = recall.choose_terms(list(frequency), frequency, passages)
         weights = recall.term_weights(terms, frequency, passages)
@@ -180,6 +182,12 @@ class Searching(Operations):
             return []
         return self.store.index.passages.first_passages(sorted(ids), scopes)
 
+    @staticmethod
+    def _words_of(query: str, scopes: Sequence[str] | None) -> list[str]:
+        """Return the words to look for: to count one in some scopes costs more."""
+        most = recall.WORDS_MOST if scopes is None else WORDS_COUNTED
+        return recall.query_words(query, rules.fold_search, most)
+
     def _frequencies(
         self, words: Sequence[str], scopes: Sequence[str] | None
     ) -> tuple[dict[str, int], int]:
@@ -189,10 +197,9 @@ class Searching(Operations):
         passages = self.store.index.passages
         stems = {word: found for word in words if (found := passages.stems(word))}
         if scopes is not None:
-            counts = passages.count_holding(stems, scopes)
-            return dict(zip(stems, counts, strict=True)), passages.count_passages(
-                scopes
-            )
+            there = passages.count_passages(scopes)
+            counts = passages.count_holding(stems, scopes, recall.too_common(there))
+            return dict(zip(stems, counts, strict=True)), there
         each = passages.frequencies({stem for some in stems.values() for stem in some})
         frequency = {
             word: min(each.get(stem, 0) for stem in found)
@@ -207,7 +214,8 @@ class Searching(Operations):
         folded; the index is asked for its stems and the text has the last word.
         """
         index = self.store.index
-        if not index.passages.stems(query):
+        stems = set(index.passages.stems(query)[:STEMS_ASKED])
+        if not stems or len(index.passages.frequencies(stems)) < len(stems):
             return []
         wanted = rules.fold_name(rules.fold_search(query))
         passages = [

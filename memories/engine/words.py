@@ -30,9 +30,8 @@ def quote(term: str) -> str:
 
 
 # Kana, CJK, hangul: in NFC, one character a syllable or an idea.
-_IDEOGRAPH = re.compile(
-    "([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
-)
+IDEOGRAPHS = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_IDEOGRAPH = re.compile(f"([{IDEOGRAPHS}])")
 
 
 def searchable(text: str) -> str:

@@ -143,10 +143,13 @@ def test_connection_that_may_only_read_sees_and_saves_nothing_new(
         assert listed == [
             "get_context",
             "retrieve_memory",
+            "search_memory",
             "search_text",
+            "lookup_entity",
+            "memory_map",
             "read_memory",
-            "memory_status",
             "index_memory",
+            "memory_status",
         ]
         assert objects(context) == ["SQLite"]
         assert refused.is_error

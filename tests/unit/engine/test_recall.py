@@ -77,11 +77,14 @@ def size_of(answer: t.Context, count: Callable[[str], int] = toy_count) -> int:
         ("Red red RED fox", ["Red", "fox"]),
         ("it's file_name.py v1.2.3 a-b", ["it's", "file_name.py", "v1.2.3", "a-b"]),
         ("?!", []),
+        ("数据库", ["数据库"]),
+        ("Fjord用什么数据库?", ["Fjord", "用什", "什么", "么数", "数据", "据库"]),
+        ("a bb ccc dddd e f g h i jj", ["bb", "ccc", "dddd", "f", "g", "h", "jj"]),
         ("", []),
     ],
 )
 def test_query_words(query: str, words: list[str]):
-    assert recall.query_words(query, rules.fold_search) == words
+    assert recall.query_words(query, rules.fold_search, 9) == words
 
 
 def test_choose_terms_keeps_the_rarest():
