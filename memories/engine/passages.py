@@ -7,6 +7,7 @@ FTS5. Whoever calls holds the transaction. Source: docs/architecture.md.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -38,10 +39,10 @@ TABLES = (
     """CREATE TABLE chunk(num INTEGER PRIMARY KEY, memory INT, heading TEXT, text TEXT,
        inside INT)""",
     "CREATE INDEX chunk_memory ON chunk(memory)",
-    """CREATE VIRTUAL TABLE words USING fts5(title, heading, text, content='',
+    """CREATE VIRTUAL TABLE words USING fts5(title, heading, text, front, content='',
        contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2')""",
     "CREATE VIRTUAL TABLE vocabulary USING fts5vocab(words, 'row')",
-    "INSERT INTO words(words, rank) VALUES('rank', 'bm25(4.0, 2.0, 1.0)')",
+    "INSERT INTO words(words, rank) VALUES('rank', 'bm25(4.0, 2.0, 1.0, 1.0)')",
     *names.TABLES,
 )
 
@@ -78,7 +79,7 @@ class MemoryRow(msgspec.Struct, frozen=True, kw_only=True):
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk found by words; `terms` has a bit set for each query term it holds,
-    `in_text` for those that stand in more than the memory's title. `inside`: it
+    `in_text` for those that stand in more than title and front matter. `inside`: it
     begins within an HTML comment.
 
     Of `memory` only what a hit shows is filled in (_FOUND_COLUMNS).
@@ -140,6 +141,7 @@ class Passages:
 
     def add_chunks(self, memory: int, title: str, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:
+            front = 0 if self._comment[0] == memory else _front_end(chunk.text)
             inside = self._is_inside_comment(memory)
             self._comment = (memory, _leaves_comment_open(chunk.text, inside))
             self._db.execute(
@@ -152,12 +154,14 @@ class Passages:
                 ),
             )
             self._db.execute(
-                "INSERT INTO words(rowid, title, heading, text) VALUES(?, ?, ?, ?)",
+                "INSERT INTO words(rowid, title, heading, text, front) "
+                "VALUES(?, ?, ?, ?, ?)",
                 (
                     self._db.last_insert_rowid(),
                     searchable(title),
                     searchable(" ".join(chunk.heading_path)),
-                    searchable(chunk.text),
+                    searchable(chunk.text[front:]),
+                    searchable(chunk.text[:front]),
                 ),
             )
 
@@ -583,7 +587,18 @@ def _passage(row: Sequence[object]) -> Passage:
 _MemoryFound = tuple[str, MemoryKind, str, str, str, str, str, str, int, str, int]
 _PassageFound = tuple[str, str, float, str, int]
 
-TITLE_COLUMN = 0
+NAME_COLUMNS = frozenset({0, 3})
+"""Title and front matter: what stands there alone names a note, and is no text."""
+
+_FRONT = re.compile(
+    r"---[ \t]*\n.*?^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
+)
+
+
+def _front_end(text: str) -> int:
+    """Return where the front matter that opens a chunk ends, 0 without one."""
+    found = _FRONT.match(text)
+    return found.end() if found else 0
 
 
 def _terms_held(api: apsw.FTS5ExtensionApi, *_: object) -> str:
@@ -595,7 +610,7 @@ def _terms_held(api: apsw.FTS5ExtensionApi, *_: object) -> str:
         columns = api.phrase_columns(phrase)
         if columns:
             held |= 1 << phrase
-            if columns != (TITLE_COLUMN,):
+            if not NAME_COLUMNS.issuperset(columns):
                 in_text |= 1 << phrase
     return f"{held} {in_text}"
 

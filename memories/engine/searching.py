@@ -322,7 +322,7 @@ def _brought_along(row: MemoryRow, corrected: FoundMemory) -> FoundMemory:
     passage = Passage(
         memory=row,
         heading_path=(),
-        text=row.text[: CHUNK_CHARS],
+        text=row.text[:CHUNK_CHARS],
         rank=corrected.passage.rank,
         terms=corrected.passage.terms,
     )
