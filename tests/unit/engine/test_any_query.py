@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -78,11 +79,8 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 def answer(engine: Engine, tool: str, query: str) -> None:
     for caller in (ALL, GUEST):
-        try:
+        with contextlib.suppress(EngineError):
             found = ASKING[tool](engine, caller, query)
-        except EngineError as error:
-            assert error.message
-        else:
             encoded = msgspec.json.encode(found)
             assert msgspec.json.decode(encoded, type=type(found)) == found
 

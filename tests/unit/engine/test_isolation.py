@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from tests.unit.engine.homes import FakeClock, Home, make_caller, scan
 MINE, THEIRS = "project:fjord", "project:other"
 GUEST = make_caller("guest", scopes=(MINE,))
 WRITER = make_caller("claude")
-_UNLIKE = re.compile(r"[0-9a-hjkmnp-tv-z]{26}|\d{4}-\d\d-\d\dT[\d:.]+Z")
+_UNLIKE = re.compile(r"\b01[0-9a-z]{13}\b|\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 
 def fill(home: Home, engine: Engine, scope: str, folder: str) -> dict[str, str]:
@@ -69,12 +69,16 @@ class World:
         self.mine = fill(home, self.engine, MINE, "mine")
         scan(self.engine)
 
-    def ask(self, question: Callable[[Engine, dict[str, str]], Any]) -> object:
+    def ask(self, verb: str, given: dict[str, Any]) -> object:
+        known = {f"<{name}>": memory_id for name, memory_id in self.mine.items()}
+        given = {name: known.get(said, said) for name, said in given.items()}
         try:
-            answer = question(self.engine, self.mine)
+            answer = getattr(self.engine, verb)(GUEST, **given)
         except EngineError as error:
             answer = {"code": error.code, "message": error.message, **error.details}
         said = json.dumps(msgspec.to_builtins(answer), sort_keys=True)
+        for name, memory_id in self.mine.items():
+            said = said.replace(memory_id, f"<{name}>")
         return json.loads(_UNLIKE.sub("*", said))
 
 
@@ -87,69 +91,58 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Wo
         home.close()
 
 
-QUESTIONS: dict[str, Callable[[Engine, dict[str, str]], Any]] = {
-    **{
-        f"context {query!r} {scope!r}": lambda e, _, q=query, s=scope: e.get_context(
-            GUEST, query=q, scope=s
-        )
+READS: dict[str, list[dict[str, Any]]] = {
+    "get_context": [
+        {"query": query, "scope": scope}
         for query in (
             *("", "zebra", "zed", "stripes", "hidden", "barn", "grass", "gone"),
             *("note:zebra.md", "note:theirs/zebra.md", "theirs", "corrected"),
         )
         for scope in ("", MINE, THEIRS, "global")
-    },
-    **{
-        f"text {query!r}": lambda e, _, q=query: e.search_text(GUEST, query=q, top_k=50)
+    ],
+    "search_text": [
+        {"query": query, "top_k": 50}
         for query in (
             *("zebra", "zebra words", "Zed", "theirs", "hidden zebra", "lost"),
             *("note:hidden.md", "zebra for all", "other", "zebra gone"),
         )
-    },
-    "memory": lambda e, _: e.search_memory(GUEST, query="zebra"),
-    **{
-        f"lookup {name!r} {scope!r}": lambda e, _, n=name, s=scope: e.lookup_entity(
-            GUEST, name=n, scope=s
-        )
+    ],
+    "search_memory": [{"query": "zebra"}],
+    "lookup_entity": [
+        {"name": name, "scope": scope}
         for name in ("Zebra", "zed", "eb", "hidden", "theirs", "lost zebra", "mine")
         for scope in ("", THEIRS, "global")
-    },
-    **{
-        f"map {query!r} {scope!r}": lambda e, _, q=query, s=scope: e.memory_map(
-            GUEST, query=q, scope=s, limit=200
-        )
+    ],
+    "memory_map": [
+        {"query": query, "scope": scope, "limit": 200}
         for query in ("", "zebra", "gone lost", "hidden")
         for scope in ("", MINE, THEIRS, "global")
-    },
-    **{
-        f"retrieve {subject!r}": lambda e, _, s=subject: e.retrieve_memory(
-            GUEST, subject=s, include_history=True
-        )
+    ],
+    "retrieve_memory": [
+        {"subject": subject, "include_history": True}
         for subject in ("Zebra", "Lost zebra", "Zebr", "")
-    },
-    **{
-        f"read {name}": lambda e, ids, n=name: e.read_memory(GUEST, id=ids[n])
-        for name in ("note", "entry", "old", "fact", "gone", "lost", "correction")
-    },
-    **{
-        f"read {unseen}": lambda e, _, i=unseen: e.read_memory(GUEST, id=i)
-        for unseen in (
-            *("note:hidden.md", "note:theirs/zebra.md", "note:2026-11-30.md"),
-            *("note:2026-01-02.md", "note:none.md"),
+    ],
+    "read_memory": [
+        {"id": one}
+        for one in (
+            *("<note>", "<entry>", "<old>", "<fact>", "<gone>", "<lost>"),
+            *("<correction>", "note:hidden.md", "note:theirs/zebra.md"),
+            *("note:2026-11-30.md", "note:2026-01-02.md", "note:none.md"),
         )
-    },
-    "recent": lambda e, _: e.list_recent(GUEST, limit=50),
-    "index": lambda e, _: e.index_memory(GUEST),
-    "retire hidden": lambda e, _: e.retire_memory(GUEST, id="note:hidden.md"),
-    "restore hidden": lambda e, _: e.restore_memory(GUEST, id="note:hidden.md"),
-    "retire day": lambda e, _: e.retire_memory(GUEST, id="note:2026-11-30.md"),
+    ],
+    "list_recent": [{"limit": 50}],
+    "index_memory": [{}],
+    "retire_memory": [{"id": "note:hidden.md"}, {"id": "note:2026-11-30.md"}],
+    "restore_memory": [{"id": "note:hidden.md"}],
 }
+QUESTIONS = [(verb, given) for verb, asked in READS.items() for given in asked]
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(("verb", "given"), QUESTIONS, ids=str)
 def test_limited_caller_cannot_tell_that_there_is_more(
-    worlds: tuple[World, World], question: str
+    worlds: tuple[World, World], verb: str, given: dict[str, Any]
 ):
-    alone, shared = (world.ask(QUESTIONS[question]) for world in worlds)
+    alone, shared = (world.ask(verb, given) for world in worlds)
 
     assert shared == alone
 
