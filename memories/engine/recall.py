@@ -23,6 +23,9 @@ MAX_TERMS = 48
 """Terms of one search: the rarest are kept. An answer to 10,000 characters would
 otherwise cost as much as the whole index."""
 
+MAX_PASSAGES, FEW_TERMS = 8_000, 8
+"""Of so many words no more are kept than stand in this many passages together."""
+
 COMMON_SHARE = 0.10
 COMMON_FROM = 500
 """Words in more than a tenth of the passages tell nothing and cost most of the
@@ -105,7 +108,10 @@ def choose_terms(
         present = [word for word in words if frequency.get(word)]
         chosen += sorted(present, key=lambda word: frequency[word])[:1]
     if len(chosen) > MAX_TERMS:
-        chosen = sorted(chosen, key=lambda word: frequency.get(word, 0))[:MAX_TERMS]
+        rarest = sorted(chosen, key=lambda word: frequency.get(word, 0))[:MAX_TERMS]
+        costs = itertools.accumulate(frequency.get(word, 0) for word in rarest)
+        few = sum(cost <= MAX_PASSAGES for cost in costs)
+        chosen = rarest[: max(few, FEW_TERMS)]
     return chosen
 
 

@@ -39,7 +39,7 @@ NAMED = 24
 """Notes that one term may mean; more are no answer to a question."""
 
 IDS_IN_QUERY = 20
-WORDS_COUNTED = 60
+WORDS_COUNTED = recall.MAX_TERMS + 1
 STEMS_ASKED = 200
 ALSO_SHOWN = 10
 LINK_SOURCES = 10
