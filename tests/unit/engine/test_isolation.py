@@ -7,6 +7,7 @@ and in one scope of another. Whatever a limited caller asks, both answer the sam
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,8 +31,11 @@ def fill(home: Home, engine: Engine, scope: str, folder: str) -> dict[str, str]:
     """Put one of each thing into a scope; return ids by what they are."""
     slug = scope.partition(":")[2]
     front = f"---\nscope: {slug}\naliases: [Zed]\ntags: [stripes]\ntitle: Zebra\n---\n"
-    home.write(f"{folder}/zebra.md", f"{front}Zebra words, [[barn]] and [[hidden]].")
-    home.write(f"{folder}/barn.md", f"---\nscope: {slug}\n---\nA barn.")
+    for name, text in (
+        ("zebra", f"{front}Zebra words, [[barn]] and [[hidden]]."),
+        ("barn", f"---\nscope: {slug}\n---\nA barn."),
+    ):
+        os.utime(home.write(f"{folder}/{name}.md", text), (1e9, 1e9))
     scan(engine)
     said: dict[str, Any] = {"scope": scope}
     fact = {"subject": "Zebra", "predicate": "food", "scope": scope}
