@@ -75,7 +75,7 @@ class Reading(Searching):
             values = self.store.index.facts.newest_values(scopes, FACTS_WITHOUT_QUERY)
             return self._context(values, [], "facts", scopes, max_tokens)
         search = self._search(query, scopes)
-        folded = self._folded(search.memories[: 2 * CONTEXT_MEMORIES], scopes)
+        folded = self._folded(search.memories[:CONTEXT_MEMORIES], scopes)
         listed = _within(folded, max_tokens)
         return self._context(
             self._matching_values(search),
