@@ -111,8 +111,8 @@ def call(
     answer = asking.run(operation, arguments)
     if isinstance(answer, operations.Context):
         return _cut(answer, answer.tokens.max)  # type: ignore[return-value]  # R is Context here
-    if isinstance(answer, operations.Hits | operations.History):
-        return recall.bound(answer, _token_counter())  # type: ignore[return-value]  # R is its type
+    if isinstance(answer, recall.BOUNDED):
+        return recall.bound(answer, _token_counter())
     return answer
 
 

@@ -5,7 +5,8 @@ Pure. Which rows, and whether the caller may have them, is engine.py's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -18,16 +19,22 @@ from .passages import MemoryRow, Passage
 from .types import Event
 
 NAMES_SHOWN, NAME_CHARS = 50, 100
+NOTHING: Mapping[str, int] = {}
+WHOLE = -1
 READ_BYTES = 12_000
 """Most bytes of text in one read_memory: even at a token a byte, under 20,000."""
 
 
 class FoundMemory(msgspec.Struct, frozen=True):
-    """A memory found by words: its best passage, the share of the query, a score."""
+    """A memory found: its best passage, the share of the query it holds, a score, why
+    it is listed, and the ids of others that say the same.
+    """
 
     passage: Passage
     share: float
     score: float
+    reason: Literal["fts", "note-identity", "graph"] = "fts"
+    also_in: Sequence[str] = ()
 
 
 class Search(msgspec.Struct, frozen=True):
@@ -47,21 +54,30 @@ def rank(
     weights: Sequence[float],
     *,
     by_strength: bool = True,
+    named: Mapping[str, int] = NOTHING,
 ) -> list[FoundMemory]:
     """Return each memory once, by its best passage, best first.
 
-    `held_as` turns a bit of a passage's terms into a bit of `weights`.
+    `held_as` turns a bit of a passage's terms into a bit of `weights`; `named` has,
+    by memory id, the bits of terms that stand in its names (WHOLE: it is meant).
     """
     best_rank = max((passage.rank for passage in passages), default=0.0)
     best: dict[str, FoundMemory] = {}
-    shares: dict[int, float] = {}  # a search finds few sets of terms, each often
+    shares: dict[tuple[int, int], float] = {}  # a search finds few sets, each often
     for passage in passages:
-        share = shares.get(passage.terms)
+        key = (passage.terms, named.get(passage.memory.id, 0))
+        share = shares.get(key)
         if share is None:
             held = sum(bit for i, bit in enumerate(held_as) if passage.terms >> i & 1)
-            share = shares[passage.terms] = recall.coverage(held, weights)
-        strength = passage.rank if by_strength else best_rank
-        found = FoundMemory(passage, share, recall.score(share, strength, best_rank))
+            share = recall.coverage(held | key[1], weights) if key[1] >= 0 else 1.0
+            shares[key] = share
+        strength = passage.rank if by_strength or not passage.terms else best_rank
+        found = FoundMemory(
+            passage,
+            share,
+            recall.score(share, strength, best_rank),
+            "fts" if passage.in_text else "note-identity",
+        )
         known = best.get(passage.memory.id)
         if known is None or found.score > known.score:
             best[passage.memory.id] = found
@@ -89,6 +105,12 @@ def may_see(caller: t.Caller, scope: str) -> bool:
     return caller.scopes is None or scope in caller.scopes
 
 
+def may_see_row(caller: t.Caller, row: MemoryRow) -> bool:
+    """As may_see; an empty note, such as a day log's own, belongs to no scope."""
+    is_empty = row.kind == "note" and not row.size_bytes
+    return caller.scopes is None or (row.scope in caller.scopes and not is_empty)
+
+
 def source_label(caller: t.Caller, source: str) -> str:
     rules.require_text("source", source, rules.SOURCE_CHARS, blank=True)
     return source or caller.client_name[: rules.SOURCE_CHARS] or caller.name
@@ -102,7 +124,7 @@ def unknown_memory(memory_id: str) -> NotFound:
     return NotFound(message)
 
 
-def _is_untrusted(source: str) -> bool | msgspec.UnsetType:
+def is_untrusted(source: str) -> bool | msgspec.UnsetType:
     """Whether a label claims to be what only the system itself may be."""
     return True if source.strip().casefold() in rules.RESERVED_LABELS else msgspec.UNSET
 
@@ -151,7 +173,7 @@ def replaced_by(correction: MemoryRow | None) -> t.Replaced | msgspec.UnsetType:
     return t.Replaced(
         by=correction.id,
         at=rules.render_moment(correction.at_ms),
-        source=correction.source,
+        source=hidden.show(correction.source),
     )
 
 
@@ -160,23 +182,34 @@ def hit_of(found: FoundMemory, correction: MemoryRow | None = None) -> t.Hit:
     return t.Hit(
         id=row.id,
         title=hidden.show(row.title),
-        text=hidden.show(found.passage.text),
+        text=hidden.show(found.passage.text, inside=found.passage.inside),
         heading_path=[hidden.show(title) for title in found.passage.heading_path],
         replaced=replaced_by(correction),
         session_date=row.day,
         score=found.score,
-        reason="fts",
+        reason=found.reason,
         matched=found.share >= recall.CLOSE,
         scope=row.scope,
-        source=row.source,
+        source=hidden.show(row.source),
+        also_in=list(found.also_in) or msgspec.UNSET,
         edited=True if row.edited else msgspec.UNSET,
         writer_authenticated=_authenticated(row),
-        untrusted=True if _is_import(row) else _is_untrusted(row.source),
-        origin="import" if _is_import(row) else msgspec.UNSET,
+        untrusted=True if is_import(row) else is_untrusted(row.source),
+        origin="import" if is_import(row) else msgspec.UNSET,
     )
 
 
-def _is_import(row: MemoryRow) -> bool:
+def may_fold(one: MemoryRow, kept: MemoryRow) -> bool:
+    """Whether a memory may stand for another that says the same: a fact is a value of
+    its own, and what is not trusted alike is not the same.
+    """
+    return "fact" not in (one.kind, kept.kind) and (
+        is_import(one),
+        is_untrusted(one.source),
+    ) == (is_import(kept), is_untrusted(kept.source))
+
+
+def is_import(row: MemoryRow) -> bool:
     return row.path.startswith(IMPORTED_FOLDER)
 
 
@@ -186,12 +219,14 @@ def _authenticated(row: MemoryRow) -> bool | msgspec.UnsetType:
 
 
 def memory_of(row: MemoryRow, text: str, offset: int) -> t.Memory:
-    text = hidden.show(text)
+    text, is_inside = hidden.show_from(text, offset)
     if offset > len(text):
         message = f"offset is {offset:,}; this memory has {len(text):,} characters"
         raise Invalid(message)
     piece = _first_bytes(text[offset:], READ_BYTES)
     following = offset + len(piece)
+    if is_inside and piece:
+        piece = hidden.CONTINUED + piece
     return t.Memory(
         id=row.id,
         kind=row.kind,
@@ -200,8 +235,8 @@ def memory_of(row: MemoryRow, text: str, offset: int) -> t.Memory:
         offset=offset,
         total_chars=len(text),
         scope=row.scope,
-        source=row.source,
-        writer=row.writer,
+        source=hidden.show(row.source),
+        writer=hidden.show(row.writer),
         at=rules.render_moment(row.at_ms),
         session_date=row.day,
         tags=_shown_names(row.tags),
@@ -209,8 +244,8 @@ def memory_of(row: MemoryRow, text: str, offset: int) -> t.Memory:
         next_offset=following if following < len(text) else msgspec.UNSET,
         edited=True if row.edited else msgspec.UNSET,
         writer_authenticated=_authenticated(row),
-        untrusted=True if _is_import(row) else _is_untrusted(row.source),
-        origin="import" if _is_import(row) else msgspec.UNSET,
+        untrusted=True if is_import(row) else is_untrusted(row.source),
+        origin="import" if is_import(row) else msgspec.UNSET,
     )
 
 
@@ -237,16 +272,16 @@ def fact_of(value: ValueRow, *, dated: bool = False) -> t.Fact:
     is_current = value.to_ms is None and not value.retired
     fact = t.Fact(
         id=value.id,
-        subject=value.subject,
-        predicate=value.predicate,
+        subject=hidden.show(value.subject),
+        predicate=hidden.show(value.predicate),
         object=hidden.show(value.object),
         statement=hidden.show(value.statement),
         scope=value.scope,
-        source=value.source,
-        writer=value.writer,
+        source=hidden.show(value.source),
+        writer=hidden.show(value.writer),
         valid_from=rules.render_moment(value.from_ms),
         writer_authenticated=msgspec.UNSET if value.writer_id else False,
-        untrusted=_is_untrusted(value.source),
+        untrusted=is_untrusted(value.source),
     )
     if not dated:
         return fact
@@ -262,8 +297,8 @@ def fact_of(value: ValueRow, *, dated: bool = False) -> t.Fact:
 def duplicate_of(value: ValueRow) -> t.Duplicate:
     return t.Duplicate(
         id=value.id,
-        subject=value.subject,
-        predicate=value.predicate,
+        subject=hidden.show(value.subject),
+        predicate=hidden.show(value.predicate),
         object=hidden.show(value.object),
         scope=value.scope,
     )
@@ -272,8 +307,8 @@ def duplicate_of(value: ValueRow) -> t.Duplicate:
 def conflict_of(value: ValueRow) -> t.FactConflict:
     return t.FactConflict(
         id=value.id,
-        subject=value.subject,
-        predicate=value.predicate,
+        subject=hidden.show(value.subject),
+        predicate=hidden.show(value.predicate),
         object=hidden.show(value.object),
         scope=value.scope,
         valid_from=rules.render_moment(value.from_ms),
@@ -283,5 +318,7 @@ def conflict_of(value: ValueRow) -> t.FactConflict:
 def writer_conflict_of(overwritten: tuple[str, str, int]) -> t.WriterConflict:
     object_, writer, at_ms = overwritten
     return t.WriterConflict(
-        object=hidden.show(object_), writer=writer, at=rules.render_moment(at_ms)
+        object=hidden.show(object_),
+        writer=hidden.show(writer),
+        at=rules.render_moment(at_ms),
     )

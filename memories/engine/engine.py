@@ -19,6 +19,7 @@ from .answers import readable_scopes
 from .keeping import SETTLE_SECONDS
 from .ledger import LEDGER_NAME
 from .lifecycle import Lifecycle
+from .looking import Looking
 from .moments import clock_now_ms, random_bits
 from .operation import on_index
 from .reading import Reading
@@ -30,7 +31,7 @@ NONE = (0, 0)
 SLEEP_SCAN_SECONDS = 0.01
 
 
-class Engine(Saving, Reading, Lifecycle):
+class Engine(Saving, Reading, Looking, Lifecycle):
     """One workspace, opened. Not thread-safe: operations are taken in turn."""
 
     def __init__(
@@ -91,9 +92,9 @@ class Engine(Saving, Reading, Lifecycle):
             notes=kinds.get("note", NONE)[0],
             entries=kinds.get("entry", NONE)[0],
             chunks=index.passages.count_chunks(scopes),
-            entities=index.facts.count_subjects(scopes),
+            entities=self._count_entities(scopes),
             facts=index.facts.count_values(scopes),
-            relations=0,
+            relations=self._count_links(scopes),
             retired=index.lives.count_retired(scopes),
             semantic=False,
             embedding_dims=0,

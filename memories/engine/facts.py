@@ -443,6 +443,61 @@ class Facts:
         )
         return [str(row[0]) for row in rows]
 
+    def all_values(self, scopes: Sequence[str] | None, limit: int) -> list[ValueRow]:
+        """Return live values, superseded ones too, newest first."""
+        return self._values(
+            f"{IN_SCOPE} AND retired=0", (scopes_json(scopes),), limit=limit
+        )
+
+    def things(
+        self, scopes: Sequence[str] | None, limit: int
+    ) -> list[tuple[str, int, int]]:
+        """Return the subjects of live values, how many each has, and the moment of the
+        newest; that of the newest first.
+        """
+        rows = self._db.execute(
+            "SELECT subject, count(*), max(from_ms) AS newest FROM value "
+            f"WHERE {IN_SCOPE} AND retired=0 "
+            "GROUP BY subject_key ORDER BY newest DESC, subject LIMIT ?2",
+            (scopes_json(scopes), limit),
+        )
+        return [(str(r[0]), int(str(r[1])), int(str(r[2]))) for r in rows]
+
+    def naming(self, scopes: Sequence[str] | None, limit: int) -> list[tuple[str, str]]:
+        """Return the current values whose object is the name of another subject, and
+        that name; newest first.
+        """
+        rows = self._db.execute(
+            f"SELECT id, object FROM value WHERE {IN_SCOPE} AND {_NAMES_ANOTHER} "
+            "ORDER BY from_ms DESC, id DESC LIMIT ?2",
+            (scopes_json(scopes), limit),
+        )
+        return [(str(row[0]), str(row[1])) for row in rows]
+
+    def count_naming(self, scopes: Sequence[str] | None) -> int:
+        return self._one(
+            f"SELECT count(*) FROM value WHERE {IN_SCOPE} AND {_NAMES_ANOTHER}",
+            scopes_json(scopes),
+        )
+
+    def newest_doings(
+        self, scopes: Sequence[str] | None, limit: int
+    ) -> list[tuple[str, str, int, str, str]]:
+        """Return kind, memory id, moment, writer and scope of the newest writes."""
+        rows = self._db.execute(
+            f"SELECT kind, memory, at_ms, writer, scope FROM {_DOINGS} "
+            f"WHERE {IN_SCOPE} ORDER BY id DESC LIMIT ?2",
+            (scopes_json(scopes), limit),
+        )
+        return [
+            (str(r[0]), str(r[1]), int(str(r[2])), str(r[3]), str(r[4])) for r in rows
+        ]
+
+    def count_doings(self, scopes: Sequence[str] | None) -> int:
+        return self._one(
+            f"SELECT count(*) FROM {_DOINGS} WHERE {IN_SCOPE}", scopes_json(scopes)
+        )
+
     def current_value(
         self, subject: str, predicate: str, scope: str
     ) -> ValueRow | None:
@@ -530,6 +585,15 @@ _VALUE_COLUMNS = (
     "id, subject, predicate, object, statement, scope, source, writer, writer_id, "
     "from_ms, to_ms, retired"
 )
+_NAMES_ANOTHER = f"""retired=0 AND to_ms IS NULL AND object_key != subject_key
+    AND EXISTS (SELECT 1 FROM value AS other WHERE retired=0
+    AND other.subject_key = value.object_key AND {IN_SCOPE})"""
+# What was erased says nothing any more, and a move is a hand's.
+_DOINGS = """(SELECT id, body->>'kind' AS kind, at_ms, writer,
+    CASE WHEN about = '' THEN 'fact:' || id ELSE about END AS memory,
+    coalesce(body->>'scope', 'global') AS scope FROM event
+    WHERE body->>'kind' IN
+    ('save', 'repeat', 'retire', 'restore', 'replace', 'redact'))"""
 _events = msgspec.json.Decoder(Event)
 
 

@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from . import files
 from . import types as t
-from .answers import may_see, unknown_memory
+from .answers import may_see_row, unknown_memory
 from .errors import Busy, EngineError, NotFound, ReadOnly
 from .index import FAULTS
 from .passages import MemoryRow
@@ -97,7 +97,7 @@ class Operations:
             self.store.finish_scan()
             row = self.store.index.passages.find_memory(memory_id)
         row = row or self._find_moved(memory_id)
-        if row is None or row.kind == "fact" or not may_see(caller, row.scope):
+        if row is None or row.kind == "fact" or not may_see_row(caller, row):
             raise unknown_memory(memory_id)
         if row.id != memory_id:
             message = f'"{memory_id[:200]}" is in another file now: use "{row.id}"'

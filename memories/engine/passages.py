@@ -8,37 +8,42 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import cast
 
 import apsw
 import msgspec
 
-from . import rules
+from . import names
 from .chunks import Chunk
 from .types import MemoryKind
-
-TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
+from .words import IN_SCOPE as IN_SCOPE
+from .words import TOKENIZER, quote
+from .words import match_any as match_any
+from .words import scopes_json as scopes_json
+from .words import searchable as searchable
 
 TABLES = (
     """CREATE TABLE memory(num INTEGER PRIMARY KEY, id TEXT UNIQUE, kind TEXT,
        path TEXT, title TEXT, scope TEXT, source TEXT, writer TEXT, writer_id TEXT,
        at_ms INT, day TEXT, text TEXT, bytes INT, edited INT, entry TEXT,
        block BLOB, marker TEXT, request TEXT, tags TEXT, links TEXT,
-       replaces TEXT)""",
+       aliases TEXT, replaces TEXT)""",
     "CREATE INDEX memory_path ON memory(path)",
     "CREATE INDEX memory_entry ON memory(entry)",
     "CREATE INDEX memory_at ON memory(at_ms)",
     "CREATE INDEX memory_entry_at ON memory(at_ms) WHERE kind='entry'",
     "CREATE INDEX memory_replaces ON memory(replaces) WHERE replaces != ''",
     "CREATE INDEX memory_request ON memory(request) WHERE request != ''",
-    "CREATE TABLE chunk(num INTEGER PRIMARY KEY, memory INT, heading TEXT, text TEXT)",
+    # `inside`: it begins within an HTML comment.
+    """CREATE TABLE chunk(num INTEGER PRIMARY KEY, memory INT, heading TEXT, text TEXT,
+       inside INT)""",
     "CREATE INDEX chunk_memory ON chunk(memory)",
-    """CREATE VIRTUAL TABLE words USING fts5(title, heading, text, content='',
+    """CREATE VIRTUAL TABLE words USING fts5(title, heading, text, front, content='',
        contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2')""",
     "CREATE VIRTUAL TABLE vocabulary USING fts5vocab(words, 'row')",
-    "INSERT INTO words(words, rank) VALUES('rank', 'bm25(4.0, 2.0, 1.0)')",
+    "INSERT INTO words(words, rank) VALUES('rank', 'bm25(4.0, 2.0, 1.0, 1.0)')",
+    *names.TABLES,
 )
 
 
@@ -68,11 +73,14 @@ class MemoryRow(msgspec.Struct, frozen=True, kw_only=True):
     request: str = ""
     tags: Sequence[str] = ()
     links: Sequence[str] = ()
+    aliases: Sequence[str] = ()
     replaces: str = ""
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk found by words; `terms` has a bit set for each query term it holds.
+    """A chunk found by words; `terms` has a bit set for each query term it holds,
+    `in_text` for those that stand in more than title and front matter. `inside`: it
+    begins within an HTML comment.
 
     Of `memory` only what a hit shows is filled in (_FOUND_COLUMNS).
     """
@@ -80,8 +88,10 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     memory: MemoryRow
     heading_path: Sequence[str]
     text: str
-    rank: float
-    terms: int
+    rank: float = 0.0
+    terms: int = 0
+    in_text: int = 0
+    inside: bool = False
 
 
 class Passages:
@@ -90,12 +100,14 @@ class Passages:
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
         self._tokenizer = db.fts5_tokenizer(*TOKENIZER)
+        self._comment = (0, False)
+        self.names = names.Names(db)
         db.register_fts5_function("terms", _terms_held)
 
     def put_memory(self, row: MemoryRow) -> int:
         """Insert a memory and return its number for `add_chunks`."""
         self._db.execute(
-            "INSERT INTO memory VALUES(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT INTO memory VALUES(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 row.id,
                 row.kind,
@@ -116,51 +128,75 @@ class Passages:
                 row.request,
                 json.dumps(list(row.tags), ensure_ascii=False),
                 json.dumps(list(row.links), ensure_ascii=False),
+                json.dumps(list(row.aliases), ensure_ascii=False),
                 lasting_id(row.replaces),
             ),
         )
-        return self._db.last_insert_rowid()
+        number = self._db.last_insert_rowid()
+        if row.kind == "note" and row.size_bytes:
+            is_day = row.path.endswith(f"{row.day}.md") and row.title == row.day
+            title = "" if is_day else row.title
+            self.names.put(number, row.path, title, row.tags, row.aliases)
+        return number
 
     def add_chunks(self, memory: int, title: str, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:
+            front = 0 if self._comment[0] == memory else _front_end(chunk.text)
+            inside = self._is_inside_comment(memory)
+            self._comment = (memory, _leaves_comment_open(chunk.text, inside))
             self._db.execute(
-                "INSERT INTO chunk VALUES(NULL, ?, ?, ?)",
+                "INSERT INTO chunk VALUES(NULL, ?, ?, ?, ?)",
                 (
                     memory,
                     json.dumps(chunk.heading_path, ensure_ascii=False),
                     chunk.text,
+                    int(inside),
                 ),
             )
             self._db.execute(
-                "INSERT INTO words(rowid, title, heading, text) VALUES(?, ?, ?, ?)",
+                "INSERT INTO words(rowid, title, heading, text, front) "
+                "VALUES(?, ?, ?, ?, ?)",
                 (
                     self._db.last_insert_rowid(),
                     searchable(title),
                     searchable(" ".join(chunk.heading_path)),
-                    searchable(chunk.text),
+                    searchable(chunk.text[front:]),
+                    searchable(chunk.text[:front]),
                 ),
             )
+
+    def _is_inside_comment(self, memory: int) -> bool:
+        """Whether a memory's next chunk begins within an HTML comment."""
+        if self._comment[0] == memory:
+            return self._comment[1]
+        row = self._db.execute(
+            "SELECT text, inside FROM chunk WHERE memory=? ORDER BY num DESC LIMIT 1",
+            (memory,),
+        ).fetchone()
+        return row is not None and _leaves_comment_open(str(row[0]), bool(row[1]))
 
     def remove_memories_of(self, path: str) -> None:
         for (num,) in self._db.execute(
             "SELECT num FROM memory WHERE path=?", (path,)
         ).fetchall():
-            self._remove_memory(num)
+            self._remove_memory(int(str(num)))
 
-    def _remove_memory(self, num: object) -> None:
+    def _remove_memory(self, num: int) -> None:
+        self._comment = (0, False)  # a number may be given again
         self._db.execute(
             "DELETE FROM words WHERE rowid IN (SELECT num FROM chunk WHERE memory=?)",
             (num,),
         )
         self._db.execute("DELETE FROM chunk WHERE memory=?", (num,))
         self._db.execute("DELETE FROM memory WHERE num=?", (num,))
+        self.names.remove(num)
 
     def remove_memory(self, memory_id: str) -> None:
         row = self._db.execute(
             "SELECT num FROM memory WHERE id=?", (memory_id,)
         ).fetchone()
         if row:
-            self._remove_memory(row[0])
+            self._remove_memory(int(str(row[0])))
 
     def find_memory(self, memory_id: str) -> MemoryRow | None:
         return self._find_row("id=?", memory_id)
@@ -211,7 +247,7 @@ class Passages:
     def paths(self, scopes: Sequence[str]) -> set[str]:
         """Return the paths of files that hold a memory in one of the scopes."""
         rows = self._db.execute(
-            f"SELECT DISTINCT path FROM memory WHERE path != '' AND {IN_SCOPE}",
+            f"SELECT DISTINCT path FROM memory WHERE path != '' AND {SEEN}",
             (scopes_json(scopes),),
         )
         return {str(row[0]) for row in rows}
@@ -241,8 +277,7 @@ class Passages:
     ) -> dict[MemoryKind, tuple[int, int]]:
         """Return the number of memories of each kind in scope, and their bytes."""
         rows = self._db.execute(
-            f"SELECT kind, count(*), sum(bytes) FROM memory WHERE {IN_SCOPE} "
-            "GROUP BY kind",
+            f"SELECT kind, count(*), sum(bytes) FROM memory WHERE {SEEN} GROUP BY kind",
             (scopes_json(scopes),),
         )
         return {row[0]: (row[1], row[2] or 0) for row in rows}
@@ -268,7 +303,7 @@ class Passages:
         for (num,) in self._db.execute(
             "SELECT num FROM memory WHERE kind='fact'"
         ).fetchall():
-            self._remove_memory(num)
+            self._remove_memory(int(str(num)))
 
     # --- words
 
@@ -289,18 +324,23 @@ class Passages:
         )
         return dict(rows)
 
-    def count_holding(self, terms: Iterable[str], scopes: Sequence[str]) -> list[int]:
-        """Return in how many passages of these scopes each term stands.
+    def count_holding(
+        self, terms: Iterable[str], scopes: Sequence[str], most: int
+    ) -> list[int]:
+        """Return in how many passages of these scopes each term stands, counted up to
+        `most`.
 
         For whoever may see some scopes alone: figures of all would tell of the rest.
         """
         return [
             self._count(
-                "SELECT count(*) FROM words JOIN chunk ON chunk.num = words.rowid "
+                "SELECT count(*) FROM (SELECT 1 FROM words "
+                "JOIN chunk ON chunk.num = words.rowid "
                 "JOIN memory ON memory.num = chunk.memory "
-                f"WHERE words MATCH ?2 AND {IN_SCOPE}",
+                f"WHERE words MATCH ?2 AND {IN_SCOPE} LIMIT ?3)",
                 scopes_json(scopes),
-                _quote(term),
+                quote(term),
+                most,
             )
             for term in terms
         ]
@@ -312,7 +352,7 @@ class Passages:
             scopes_json(scopes),
         )
 
-    def _count(self, sql: str, *values: str | None) -> int:
+    def _count(self, sql: str, *values: str | int | None) -> int:
         row = self._db.execute(sql, values).fetchone()
         return int(row[0]) if row else 0
 
@@ -343,28 +383,111 @@ class Passages:
             "ORDER BY words.rank LIMIT ?3",
             (scopes_json(scopes), match, limit),
         )
-        return [
-            Passage(
-                memory=MemoryRow(
-                    id=row[0],
-                    kind=row[1],
-                    path=row[2],
-                    title=row[3],
-                    scope=row[4],
-                    source=row[5],
-                    writer=row[6],
-                    writer_id=row[7],
-                    at_ms=row[8],
-                    day=row[9],
-                    edited=bool(row[10]),
-                ),
-                heading_path=_headings.decode(row[11]),
-                text=row[12],
-                rank=-row[13],
-                terms=row[14],
-            )
-            for row in rows
-        ]
+        return [_passage(row) for row in rows]
+
+    def ids_of(self, numbers: Sequence[int]) -> dict[int, str]:
+        rows = self._db.execute(
+            "SELECT num, id FROM memory WHERE num IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(numbers)),),
+        )
+        return {int(str(row[0])): str(row[1]) for row in rows}
+
+    def first_passages(
+        self, memory_ids: Sequence[str], scopes: Sequence[str] | None
+    ) -> list[Passage]:
+        """Return of each of these memories in scope the first chunk, or without one
+        an empty text.
+        """
+        rows = self._db.execute(
+            f"SELECT {_MEMORY_FOUND}, coalesce(heading, '[]'), "
+            "coalesce(chunk.text, ''), 0.0, '0 0', coalesce(inside, 0) FROM memory "
+            "LEFT JOIN chunk ON chunk.num = "
+            "(SELECT min(num) FROM chunk WHERE chunk.memory = memory.num) "
+            f"WHERE memory.id IN (SELECT value FROM json_each(?2)) AND {SEEN}",
+            (scopes_json(scopes), json.dumps(list(memory_ids))),
+        )
+        return [_passage(row) for row in rows]
+
+    def links_of(self, memory_ids: Sequence[str]) -> dict[str, list[str]]:
+        """Return what each of these memories links to, as written."""
+        rows = self._db.execute(
+            "SELECT id, links FROM memory "
+            "WHERE links != '[]' AND id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(memory_ids)),),
+        )
+        return {str(row[0]): json.loads(str(row[1])) for row in rows}
+
+    # --- the map
+
+    def newest_words(self, scopes: Sequence[str] | None, limit: int) -> list[MemoryRow]:
+        """Return the newest notes and entries, without their texts."""
+        return self._map_rows("1", (scopes_json(scopes), limit))
+
+    def newest_holding(
+        self, term: str, scopes: Sequence[str] | None, limit: int
+    ) -> list[MemoryRow]:
+        """Return the newest notes and entries that hold a term."""
+        return self._map_rows(_HOLDING, (scopes_json(scopes), limit, match_any([term])))
+
+    def _map_rows(
+        self, where: str, values: tuple[str | int | None, ...]
+    ) -> list[MemoryRow]:
+        rows = self._db.execute(
+            f"SELECT {_MEMORY_FOUND} FROM memory WHERE {_IS_WORDS} AND {IN_SCOPE} "
+            f"AND {where} ORDER BY at_ms DESC, id DESC LIMIT ?2",
+            values,
+        )
+        return [_found_row(row) for row in rows]
+
+    def count_words(
+        self, scopes: Sequence[str] | None, terms: Sequence[str] = ()
+    ) -> int:
+        """Return the number of notes and entries, of those that hold any term."""
+        sql = f"SELECT count(*) FROM memory WHERE {_IS_WORDS} AND {IN_SCOPE}"
+        if not terms:
+            return self._count(sql, scopes_json(scopes))
+        return self._count(
+            f"{sql} AND {_HOLDING}", scopes_json(scopes), None, match_any(terms)
+        )
+
+    def count_entries(self, scopes: Sequence[str] | None) -> int:
+        return self._count(
+            f"SELECT count(*) FROM memory WHERE kind = 'entry' AND {IN_SCOPE}",
+            scopes_json(scopes),
+        )
+
+    def tags(self, scopes: Sequence[str] | None) -> list[tuple[str, int]]:
+        """Return every tag and in how many memories it stands, the most used first."""
+        rows = self._db.execute(
+            "SELECT json_each.value, count(*) AS uses FROM memory, "
+            f"json_each(memory.tags) WHERE tags != '[]' AND {IN_SCOPE} "
+            "GROUP BY 1 ORDER BY uses DESC, 1",
+            (scopes_json(scopes),),
+        )
+        return [(str(row[0]), int(str(row[1]))) for row in rows]
+
+    def newest_links(
+        self, column: str, scopes: Sequence[str] | None, limit: int
+    ) -> list[tuple[str, str, str]]:
+        """Return id and path of a memory, and a tag or link (`column`) of it."""
+        rows = self._db.execute(
+            "SELECT memory.id, memory.path, json_each.value FROM memory, "
+            f"json_each(memory.{column}) WHERE {column} != '[]' AND {IN_SCOPE} "
+            "ORDER BY at_ms DESC, memory.id, json_each.key LIMIT ?2",
+            (scopes_json(scopes), limit),
+        )
+        return [(str(row[0]), str(row[1]), str(row[2])) for row in rows]
+
+    def count_links(self, column: str, scopes: Sequence[str] | None) -> int:
+        return self._count(
+            f"SELECT coalesce(sum(json_array_length({column})), 0) FROM memory "
+            f"WHERE {column} != '[]' AND {IN_SCOPE}",
+            scopes_json(scopes),
+        )
+
+    def newest_saves(self, scopes: Sequence[str] | None, limit: int) -> list[MemoryRow]:
+        """Return the entries saved last."""
+        return self._map_rows("kind = 'entry'", (scopes_json(scopes), limit))
 
 
 _MEMORY_COLUMNS = ", ".join(
@@ -372,21 +495,27 @@ _MEMORY_COLUMNS = ", ".join(
     for column in (
         *("id", "kind", "path", "title", "scope", "source", "writer", "writer_id"),
         *("at_ms", "day", "text", "bytes", "edited", "entry", "block", "marker"),
-        *("request", "tags", "links"),
+        *("request", "tags", "links", "aliases"),
     )
 )
 # Without the memory's text: a day's whole log would be read for each of its passages.
-_FOUND_COLUMNS = (
+_MEMORY_FOUND = (
     "memory.id, memory.kind, memory.path, memory.title, memory.scope, memory.source, "
-    "memory.writer, memory.writer_id, memory.at_ms, memory.day, memory.edited, "
-    "chunk.heading, chunk.text, words.rank, terms(words)"
+    "memory.writer, memory.writer_id, memory.at_ms, memory.day, memory.edited"
 )
-IN_SCOPE = "(?1 IS NULL OR scope IN (SELECT value FROM json_each(?1)))"
+_FOUND_COLUMNS = (
+    f"{_MEMORY_FOUND}, chunk.heading, chunk.text, words.rank, terms(words), "
+    "chunk.inside"
+)
+SEEN = f"{IN_SCOPE} AND NOT (?1 IS NOT NULL AND kind = 'note' AND bytes = 0)"
+"""An empty note, such as a day log's own, belongs to no scope: whoever may see some
+scopes alone is not told of it, or its name would tell when others saved."""
+_IS_WORDS = "kind != 'fact' AND (kind = 'entry' OR bytes > 0)"
+_HOLDING = (
+    "memory.num IN (SELECT memory FROM chunk WHERE num IN "
+    "(SELECT rowid FROM words WHERE words MATCH ?3))"
+)
 _headings = msgspec.json.Decoder(list[str])
-
-
-def scopes_json(scopes: Sequence[str] | None) -> str | None:
-    return None if scopes is None else json.dumps(list(scopes))
 
 
 def lasting_id(memory_id: str) -> str:
@@ -418,43 +547,78 @@ def _memory_row(row: Sequence[object]) -> MemoryRow:
         request=str(row[16]),
         tags=json.loads(str(row[17])),
         links=json.loads(str(row[18])),
+        aliases=json.loads(str(row[19])) or (),
     )
 
 
-def match_any(terms: Iterable[str]) -> str:
-    """Return the FTS5 query for any of the terms."""
-    return " OR ".join(_quote(term) for term in terms)
+def _found_row(row: Sequence[object]) -> MemoryRow:
+    """Name the columns of _MEMORY_FOUND."""
+    said = cast("_MemoryFound", row)
+    return MemoryRow(
+        id=said[0],
+        kind=said[1],
+        path=said[2],
+        title=said[3],
+        scope=said[4],
+        source=said[5],
+        writer=said[6],
+        writer_id=said[7],
+        at_ms=said[8],
+        day=said[9],
+        edited=bool(said[10]),
+    )
 
 
-def _quote(term: str) -> str:
-    """Return a term as an FTS5 string: operators in it are ordinary characters."""
-    return '"' + searchable(term).replace('"', '""') + '"'
+def _passage(row: Sequence[object]) -> Passage:
+    """Name the columns of _FOUND_COLUMNS."""
+    heading, text, rank, terms, inside = cast("_PassageFound", row[11:])
+    held, _, in_text = terms.partition(" ")
+    return Passage(
+        memory=_found_row(row),
+        heading_path=_headings.decode(heading),
+        text=text,
+        rank=-rank,
+        terms=int(held),
+        in_text=int(in_text),
+        inside=bool(inside),
+    )
 
 
-# Kana, CJK, hangul: in NFC, one character a syllable or an idea.
-_IDEOGRAPH = re.compile(
-    "([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
+_MemoryFound = tuple[str, MemoryKind, str, str, str, str, str, str, int, str, int]
+_PassageFound = tuple[str, str, float, str, int]
+
+NAME_COLUMNS = frozenset({0, 3})
+"""Title and front matter: what stands there alone names a note, and is no text."""
+
+_FRONT = re.compile(
+    r"---[ \t]*\n.*?^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
 )
 
 
-def searchable(text: str) -> str:
-    """Return a text as its words are kept and looked for.
+def _front_end(text: str) -> int:
+    """Return where the front matter that opens a chunk ends, 0 without one."""
+    found = _FRONT.match(text)
+    return found.end() if found else 0
 
-    Accents and case are taken away in every script (unicode61 knows Latin's alone).
-    Chinese, Japanese and Korean characters stand apart, each a word: unicode61 takes
-    a run of them for one; apart, a query of two is a phrase.
+
+def _terms_held(api: apsw.FTS5ExtensionApi, *_: object) -> str:
+    """Return two numbers with a bit for each phrase of the query that the current row
+    holds: anywhere, and in more than its title.
     """
-    if text.isascii():
-        return text
-    parts = _IDEOGRAPH.split(unicodedata.normalize("NFC", text))
-    parts[::2] = map(rules.fold_search, parts[::2])
-    return " ".join(parts) if len(parts) > 1 else parts[0]
+    held = in_text = 0
+    for phrase in range(api.phrase_count):
+        columns = api.phrase_columns(phrase)
+        if columns:
+            held |= 1 << phrase
+            if not NAME_COLUMNS.issuperset(columns):
+                in_text |= 1 << phrase
+    return f"{held} {in_text}"
 
 
-def _terms_held(api: apsw.FTS5ExtensionApi, *_: object) -> int:
-    """Return a bit for each phrase of the query that the current row holds."""
-    return sum(
-        1 << phrase
-        for phrase in range(api.phrase_count)
-        if len(api.phrase_columns(phrase))
-    )
+def _leaves_comment_open(text: str, inside: bool) -> bool:
+    """Whether a chunk ends within an HTML comment, given whether it begins in one."""
+    opened = text.rfind("<!--")
+    closed = text.rfind("-->")
+    if opened < 0 and closed < 0:
+        return inside
+    return opened > closed

@@ -7,57 +7,54 @@ are recall.py's. Source: docs/mcp.md.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from . import daylog, recall, rules
+from . import daylog, hidden, recall, rules
 from . import types as t
 from .answers import (
+    NAMES_SHOWN,
     FoundMemory,
     Search,
     conflict_of,
     fact_of,
-    hit_of,
     holds_at,
     is_same_object,
     may_see,
     memory_of,
-    rank,
     readable_scopes,
     replaced_by,
     unknown_memory,
-    writer_conflict_of,
 )
-from .chunks import CHUNK_CHARS
 from .errors import Busy, Invalid
 from .facts import ValueRow
 from .lives import Life
-from .operation import Operations, on_index
-from .passages import MemoryRow, Passage, lasting_id
+from .operation import on_index
+from .passages import MemoryRow, lasting_id
 from .rows import row_of_value
+from .searching import Searching
 from .shelf import sha256
 
 FACTS_WITH_QUERY, FACTS_WITHOUT_QUERY = 12, 20
 CONTEXT_MEMORIES = 24
-PASSAGES = 100
-FACT_PASSAGES = 36
-"""Passages ranked; a fact has one, and three times as many as are shown settle ties."""
+LINKED = 8
+"""Notes listed since a hit links to them."""
 
 CHARS_PER_TOKEN = 8
 """More than any text has: a bound for what cannot fit, before tokens are counted."""
 
 TOP_K_MOST = 50
+RANKS = ("session_date", "score")
 CLOSEST_SUBJECTS = 5
 KNOWN_SUBJECTS = 50
 CONFLICTS_SHOWN = 10
 VERSIONS_SHOWN = 100
 CITING_SHOWN = 50
-CORRECTION_STEPS = 5
-"""Corrections of corrections that are brought along; more are only named."""
+LINK_CHARS = 200
 
 
-class Reading(Operations):
+class Reading(Searching):
     @on_index
     def get_context(
         self,
@@ -78,9 +75,11 @@ class Reading(Operations):
             values = self.store.index.facts.newest_values(scopes, FACTS_WITHOUT_QUERY)
             return self._context(values, [], "facts", scopes, max_tokens)
         search = self._search(query, scopes)
+        folded = self._folded(search.memories[:CONTEXT_MEMORIES], scopes)
+        listed = _within(folded, max_tokens)
         return self._context(
             self._matching_values(search),
-            self._hits(_within(search.memories, max_tokens), scopes),
+            self._hits(self._with_linked(listed, search, scopes, LINKED), scopes),
             "keyword",
             scopes,
             max_tokens,
@@ -109,32 +108,9 @@ class Reading(Operations):
             index=t.IndexState(stale=self.store.is_stale),
         )
 
-    def _relevance(self, relevant: bool, scopes: Sequence[str] | None) -> t.Relevance:
-        is_whole = not (self.store.is_stale or self.store.ledger_damage)
-        if (
-            not relevant
-            and is_whole
-            and not self.store.index.passages.newest(scopes, 1)
-        ):
-            return t.Relevance(relevant=False, reason="empty")
-        return t.Relevance(relevant=relevant)
-
     def _matching_values(self, search: Search) -> list[ValueRow]:
         ids = [one.passage.memory.id for one in search.facts[:FACTS_WITH_QUERY]]
         return self.store.index.facts.get_values(ids)
-
-    def _facts(
-        self, values: Sequence[ValueRow], *, dated: bool = False
-    ) -> list[t.Fact]:
-        lost = self.store.index.facts.overwritten(values)
-        facts = []
-        for value in values:
-            fact = fact_of(value, dated=dated)
-            if value.id in lost:
-                conflict = [writer_conflict_of(one) for one in lost[value.id]]
-                fact = msgspec.structs.replace(fact, writer_conflict=conflict)
-            facts.append(fact)
-        return facts
 
     def _conflicts(
         self, values: Sequence[ValueRow], scopes: Sequence[str] | None
@@ -151,94 +127,6 @@ class Reading(Operations):
         newest = sorted(found.values(), key=lambda one: one.from_ms, reverse=True)
         return [conflict_of(one) for one in newest[:CONFLICTS_SHOWN]]
 
-    def _hits(
-        self, found: Sequence[FoundMemory], scopes: Sequence[str] | None
-    ) -> list[t.Hit]:
-        """Return hits in order, a correction always before what it corrects."""
-        listed = list(found)
-        for _ in range(CORRECTION_STEPS):
-            corrections = self._corrections(listed, scopes)
-            ordered = _with_corrections(listed, corrections)
-            if [one.passage.memory.id for one in ordered] == [
-                one.passage.memory.id for one in listed
-            ]:
-                break
-            listed = ordered
-        return [
-            hit_of(one, corrections.get(lasting_id(one.passage.memory.id)))
-            for one in listed
-        ]
-
-    def _corrections(
-        self, found: Sequence[FoundMemory], scopes: Sequence[str] | None
-    ) -> dict[str, MemoryRow]:
-        ids = [one.passage.memory.id for one in found]
-        return self._corrections_of(ids, scopes)
-
-    def _corrections_of(
-        self, ids: Sequence[str], scopes: Sequence[str] | None
-    ) -> dict[str, MemoryRow]:
-        """Return the correction of each, by lasting id, under whatever name a note had
-        when it was corrected.
-        """
-        index = self.store.index
-        named = {name: lasting_id(one) for one in ids for name in index.names_of(one)}
-        found = index.passages.corrections(named, scopes)
-        newest: dict[str, MemoryRow] = {}
-        for name, row in sorted(found.items(), key=lambda item: item[1].at_ms):
-            newest[named[name]] = row
-        return newest
-
-    def _search(self, query: str, scopes: Sequence[str] | None) -> Search:
-        """Find facts and memories that hold words of a query, best first."""
-        index = self.store.index
-        words = recall.query_words(query, rules.fold_search)
-        frequency, passages = self._frequencies(words, scopes)
-        terms = recall.choose_terms(list(frequency), frequency, passages)
-        weights = recall.term_weights(terms, frequency, passages)
-        present = [term for term in terms if frequency[term]]
-        held_as = [1 << terms.index(term) for term in present]
-        # BM25 is of the whole index: to a limited reader it would tell of the rest.
-        by_strength = scopes is None
-        return Search(
-            memories=rank(
-                index.passages.search(
-                    present, scopes=scopes, facts=False, limit=PASSAGES
-                ),
-                held_as,
-                weights,
-                by_strength=by_strength,
-            ),
-            facts=rank(
-                index.passages.search(
-                    present, scopes=scopes, facts=True, limit=FACT_PASSAGES
-                ),
-                held_as,
-                weights,
-                by_strength=by_strength,
-            ),
-        )
-
-    def _frequencies(
-        self, words: Sequence[str], scopes: Sequence[str] | None
-    ) -> tuple[dict[str, int], int]:
-        """Return in how many passages each word stands, and how many there are, of
-        those the reader may see. A word's frequency is that of its rarest part.
-        """
-        passages = self.store.index.passages
-        stems = {word: found for word in words if (found := passages.stems(word))}
-        if scopes is not None:
-            counts = passages.count_holding(stems, scopes)
-            return dict(zip(stems, counts, strict=True)), passages.count_passages(
-                scopes
-            )
-        each = passages.frequencies({stem for some in stems.values() for stem in some})
-        frequency = {
-            word: min(each.get(stem, 0) for stem in found)
-            for word, found in stems.items()
-        }
-        return frequency, passages.passage_count()
-
     @on_index
     def search_text(
         self, caller: t.Caller, *, query: str, scope: str = "", top_k: int = 10
@@ -247,46 +135,47 @@ class Reading(Operations):
 
         Operators and quotes in the query are ordinary characters.
         """
-        rules.require_text("query", query, rules.QUERY_CHARS)
-        if not 1 <= top_k <= TOP_K_MOST:
-            message = f"top_k is {top_k}; it may be from 1 to {TOP_K_MOST}"
-            raise Invalid(message)
-        scopes = readable_scopes(caller, scope)
+        scopes = _scopes_of_search(caller, query, scope, top_k)
         self._look_at_ledger()
         found = self._search_phrase(query, scopes)
-        fallback: str | msgspec.UnsetType = msgspec.UNSET
-        if not found:
+        search = Search(memories=[], facts=[])
+        if is_fallback := not found:
             search = self._search(query, scopes)
             merged = [*search.facts, *search.memories]
             found = sorted(merged, key=lambda one: one.score, reverse=True)
-            fallback = "any-word" if found else msgspec.UNSET
-        hits = self._hits(found[:top_k], scopes)[:top_k]
+            is_fallback = any(one.reason == "fts" for one in found)
+        listed = self._folded(found[: 2 * top_k], scopes)[:top_k]
+        room = min(LINKED, top_k - len(listed))
+        listed = self._with_linked(listed, search, scopes, room)
+        hits = self._hits(listed, scopes)[:top_k]
         return t.Hits(
             hits=hits,
             relevance=self._relevance(any(hit.matched for hit in hits), scopes),
             index=t.IndexState(stale=self.store.is_stale),
-            fallback=fallback,
+            fallback="any-word" if is_fallback else msgspec.UNSET,
         )
 
-    def _search_phrase(
-        self, query: str, scopes: Sequence[str] | None
-    ) -> list[FoundMemory]:
-        """Find passages that hold the query letter for letter, case and accents
-        folded; the index is asked for its stems and the text has the last word.
-        """
-        index = self.store.index
-        if not index.passages.stems(query):
-            return []
-        wanted = rules.fold_name(rules.fold_search(query))
-        passages = [
-            passage
-            for is_fact in (True, False)
-            for passage in index.passages.search(
-                [query], scopes=scopes, facts=is_fact, limit=PASSAGES
-            )
-            if wanted in rules.fold_name(rules.fold_search(passage.text))
-        ]
-        return rank(passages, [1], [1.0], by_strength=scopes is None)
+    @on_index
+    def search_memory(
+        self,
+        caller: t.Caller,
+        *,
+        query: str,
+        scope: str = "",
+        top_k: int = 10,
+        rank: str = "session_date",
+    ) -> t.Hits:
+        """Find memories by what they mean. No vectors are made yet: it says so."""
+        if rank not in RANKS:
+            message = f'rank is "{rank[:40]}"; it may be {" or ".join(RANKS)}'
+            raise Invalid(message)
+        _scopes_of_search(caller, query, scope, top_k)
+        return t.Hits(
+            hits=[],
+            relevance=t.Relevance(relevant=False),
+            index=t.IndexState(stale=self.store.is_stale),
+            reason="semantic-unavailable",
+        )
 
     @on_index
     def retrieve_memory(
@@ -305,7 +194,7 @@ class Reading(Operations):
         if not subject.strip():
             known = self.store.index.facts.subjects(scopes, KNOWN_SUBJECTS)
             message = "subject is empty: name one of the known subjects"
-            raise Invalid(message, knownSubjects=known)
+            raise Invalid(message, knownSubjects=list(map(hidden.show, known)))
         rules.require_text("subject", subject, rules.NAME_CHARS)
         rules.require_text("predicate", predicate, rules.NAME_CHARS, blank=True)
         at_ms = (
@@ -322,7 +211,7 @@ class Reading(Operations):
         closest = msgspec.UNSET if values else self._closest_subjects(subject, scopes)
         return t.History(
             known=bool(values),
-            subject=subject,
+            subject=hidden.show(subject),
             as_of=rules.render_moment(at_ms),
             facts=self._facts(chosen, dated=True),
             conflicts=self._conflicts(chosen, readable_scopes(caller, "")),
@@ -337,9 +226,8 @@ class Reading(Operations):
         wanted = rules.fold_search(subject)
         near = difflib.get_close_matches(wanted, folded, n=CLOSEST_SUBJECTS, cutoff=0.6)
         parts = [name for name in folded if wanted in name or name in wanted]
-        return [folded[name] for name in dict.fromkeys([*near, *parts])][
-            :CLOSEST_SUBJECTS
-        ]
+        closest = [folded[name] for name in dict.fromkeys([*near, *parts])]
+        return list(map(hidden.show, closest[:CLOSEST_SUBJECTS]))
 
     @on_index
     def read_memory(self, caller: t.Caller, *, id: str, offset: int = 0) -> t.Memory:
@@ -361,7 +249,21 @@ class Reading(Operations):
             self._memory(row, row.id, text, offset),
             replaced=replaced_by(correction.get(lasting_id(id))),
             cited_by=self._cited_by(caller, id),
+            links=self._links(caller, row),
         )
+
+    def _links(self, caller: t.Caller, row: MemoryRow) -> list[str]:
+        """Return what a memory links to: ids where they lead to a note that the caller
+        may see, else the names as written.
+        """
+        said = row.links[:NAMES_SHOWN]
+        found = self.store.index.passages.names.resolve(
+            [(row.path, target) for target in said], caller.scopes
+        )
+        return [
+            note or hidden.show(target)[:LINK_CHARS]
+            for note, target in zip(found, said, strict=True)
+        ]
 
     def _cited_by(self, caller: t.Caller, memory_id: str) -> list[str]:
         index = self.store.index
@@ -429,9 +331,9 @@ class Reading(Operations):
             retired_at=rules.render_moment(life.at_ms)
             if life and life.is_retired
             else msgspec.UNSET,
-            subject=value.subject,
-            predicate=value.predicate,
-            object=value.object,
+            subject=hidden.show(value.subject),
+            predicate=hidden.show(value.predicate),
+            object=hidden.show(value.object),
             current=shown.current,
             valid_from=shown.valid_from,
             valid_to=shown.valid_to,
@@ -448,15 +350,26 @@ class Reading(Operations):
                 t.RecentMemory(
                     id=row.id,
                     kind=row.kind,
-                    title=row.title,
+                    title=hidden.show(row.title),
                     scope=row.scope,
-                    source=row.source,
-                    writer=row.writer,
+                    source=hidden.show(row.source),
+                    writer=hidden.show(row.writer),
                     at=rules.render_moment(row.at_ms),
                 )
                 for row in rows
             ]
         )
+
+
+def _scopes_of_search(
+    caller: t.Caller, query: str, scope: str, top_k: int
+) -> list[str] | None:
+    """Return what a search covers, its arguments judged. Raises: Invalid."""
+    rules.require_text("query", query, rules.QUERY_CHARS)
+    if not 1 <= top_k <= TOP_K_MOST:
+        message = f"top_k is {top_k}; it may be from 1 to {TOP_K_MOST}"
+        raise Invalid(message)
+    return readable_scopes(caller, scope)
 
 
 def _within(found: Sequence[FoundMemory], max_tokens: int) -> list[FoundMemory]:
@@ -473,32 +386,3 @@ def _within(found: Sequence[FoundMemory], max_tokens: int) -> list[FoundMemory]:
     if newest is not None and newest not in best:
         best.append(newest)
     return best
-
-
-def _with_corrections(
-    found: Sequence[FoundMemory], corrections: Mapping[str, MemoryRow]
-) -> list[FoundMemory]:
-    """Return what was found with each correction put right before what it corrects.
-
-    One that was not found itself comes along, as near as what it corrects. A fact
-    stands among the facts: here it is only named.
-    """
-    own = {one.passage.memory.id: one for one in found}
-    ordered: dict[str, FoundMemory] = {}
-    for one in found:
-        row = corrections.get(lasting_id(one.passage.memory.id))
-        if row is not None and row.kind != "fact" and row.id not in ordered:
-            ordered[row.id] = own.get(row.id) or _brought_along(row, one)
-        ordered.setdefault(one.passage.memory.id, one)
-    return list(ordered.values())
-
-
-def _brought_along(row: MemoryRow, corrected: FoundMemory) -> FoundMemory:
-    passage = Passage(
-        memory=row,
-        heading_path=(),
-        text=row.text[:CHUNK_CHARS],
-        rank=corrected.passage.rank,
-        terms=corrected.passage.terms,
-    )
-    return FoundMemory(passage, corrected.share, corrected.score)

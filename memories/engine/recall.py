@@ -6,18 +6,25 @@ the query's informative words that a memory holds. Source: docs/decisions/0008.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from . import types as t
+from .words import IDEOGRAPHS
 
 MAX_TERMS = 48
 """Terms of one search: the rarest are kept. An answer to 10,000 characters would
 otherwise cost as much as the whole index."""
+
+MAX_PASSAGES, FEW_TERMS = 8_000, 8
+"""Of so many words no more are kept than stand in this many passages together."""
 
 COMMON_SHARE = 0.10
 COMMON_FROM = 500
@@ -49,17 +56,42 @@ STOP_WORDS = frozenset(
 _WORD = re.compile(r"\w+(?:[.'\u2019_-]\w+)*")
 
 
-def query_words(query: str, fold: Callable[[str], str]) -> list[str]:
+_RUN = re.compile(f"[{IDEOGRAPHS}]+|[^{IDEOGRAPHS}]+")
+_IDEOGRAPHIC = re.compile(f"[{IDEOGRAPHS}]")
+
+WORDS_MOST = 400
+WORD_CHARS = 4
+"""Chinese, Japanese and Korean write sentences without spaces: a longer run of them
+is looked for two by two, or a question would have to stand in the text as it is."""
+
+
+def query_words(
+    query: str, fold: Callable[[str], str], most: int = WORDS_MOST
+) -> list[str]:
     """Return the words of a query worth searching, each once, in order.
 
-    Words that only shape a question are left out, unless there are no others. They
-    come as written: the index folds them its own way (hangul stays whole there).
+    Words that only shape a question are left out, unless there are no others; of more
+    than `most` the longest are kept, which are the rarest. They come as written: the
+    index folds them its own way (hangul stays whole there).
     """
     words: dict[str, str] = {}
-    for word in _WORD.findall(query):
-        words.setdefault(fold(word), word)
+    for word in _WORD.findall(unicodedata.normalize("NFC", query)):
+        for piece in _pieces(word) if _IDEOGRAPHIC.search(word) else (word,):
+            words.setdefault(fold(piece), piece)
     telling = [word for folded, word in words.items() if folded not in STOP_WORDS]
-    return telling or list(words.values())
+    chosen = telling or list(words.values())
+    if len(chosen) > most:
+        longest = set(sorted(chosen, key=len, reverse=True)[:most])
+        chosen = [word for word in chosen if word in longest]
+    return chosen
+
+
+def _pieces(word: str) -> Iterator[str]:
+    for run in _RUN.findall(word):
+        if len(run) <= WORD_CHARS or not _IDEOGRAPHIC.match(run):
+            yield run
+        else:
+            yield from (run[at : at + 2] for at in range(len(run) - 1))
 
 
 def choose_terms(
@@ -70,14 +102,23 @@ def choose_terms(
     `frequency` says in how many of `passages` a word stands (its rarest part).
     Words in no passage stay: they count against a match.
     """
-    most = passages * COMMON_SHARE if passages >= COMMON_FROM else passages
+    most = too_common(passages) - 1
     chosen = [word for word in words if frequency.get(word, 0) <= most]
     if not any(frequency.get(word) for word in chosen):
         present = [word for word in words if frequency.get(word)]
         chosen += sorted(present, key=lambda word: frequency[word])[:1]
     if len(chosen) > MAX_TERMS:
-        chosen = sorted(chosen, key=lambda word: frequency.get(word, 0))[:MAX_TERMS]
+        rarest = sorted(chosen, key=lambda word: frequency.get(word, 0))[:MAX_TERMS]
+        costs = itertools.accumulate(frequency.get(word, 0) for word in rarest)
+        few = sum(cost <= MAX_PASSAGES for cost in costs)
+        chosen = rarest[: max(few, FEW_TERMS)]
     return chosen
+
+
+def too_common(passages: int) -> int:
+    """Return in how many passages a word stands that tells nothing."""
+    most = passages * COMMON_SHARE if passages >= COMMON_FROM else passages
+    return int(most) + 1
 
 
 def term_weights(
@@ -103,6 +144,53 @@ def score(share: float, rank: float, best_rank: float) -> float:
     return round(0.7 * share + 0.3 * strength, 4)
 
 
+ALIKE = 0.9
+"""Share of two passages' pairs of words that is common to both, if they are one."""
+
+
+def find_alike(texts: Sequence[str]) -> dict[int, int]:
+    """Return, by its place, each text that says nearly the same as an earlier one, and
+    the place of that. White space and case are no difference; a number is.
+    """
+    kept: list[tuple[int, _Shape]] = []
+    found: dict[int, int] = {}
+    for place, text in enumerate(texts):
+        shape = _Shape(text)
+        same = next((at for at, other in kept if shape.is_like(other)), None)
+        if same is None:
+            kept.append((place, shape))
+        else:
+            found[place] = same
+    return found
+
+
+class _Shape:
+    """A text as it is compared: cheap questions first."""
+
+    def __init__(self, text: str) -> None:
+        self.words = text.casefold().split()
+        self.numbers = _NUMBER.findall(text)
+
+    @functools.cached_property
+    def pairs(self) -> set[tuple[str, str]]:
+        return set(itertools.pairwise(self.words))
+
+    def is_like(self, other: _Shape) -> bool:
+        if self.numbers != other.numbers:
+            return False
+        fewer, more = sorted((len(self.words), len(other.words)))
+        if not fewer or fewer < ALIKE * more:
+            return False
+        if self.words == other.words:
+            return True
+        both = len(self.pairs & other.pairs)
+        either = len(self.pairs) + len(other.pairs) - both
+        return both >= ALIKE * either > 0
+
+
+_NUMBER = re.compile(r"\d+")
+
+
 # --- the budget -------------------------------------------------------------
 
 Count = Callable[[str], int]
@@ -112,9 +200,10 @@ Part = TypeVar("Part", t.Fact, t.Hit, t.FactConflict)
 def fit(context: t.Context, count: Count, max_tokens: int) -> t.Context:
     """Cut a context to `max_tokens`, counted over its JSON as it is sent.
 
-    Facts take up to half, memories the rest, facts refill what is left. Too much:
-    keyword memories go from the lowest score, then the others, except the newest
-    that matches, which is cut at a sentence (`truncated`).
+    Facts take up to half, memories the rest, facts refill what is left, and what is
+    only linked comes after all. Too much: keyword memories go from the lowest score,
+    then the others, except the newest that matches, which is cut at a sentence
+    (`truncated`).
     """
     if context.conflicts:
         few = _take(context.conflicts, max_tokens // 4, count)
@@ -123,13 +212,18 @@ def fit(context: t.Context, count: Count, max_tokens: int) -> t.Context:
     room = max_tokens - _count(empty, count, max_tokens)
     facts = _take(context.facts, room // 2, count)
     used = sum(_cost(fact, count) for fact in facts)
-    memories = _take_memories(context.memories, room - used, count)
+    linked = [memory for memory in context.memories if memory.reason == "graph"]
+    found = [memory for memory in context.memories if memory.reason != "graph"]
+    memories = _take_memories(found, room - used, count)
     used += sum(_cost(memory, count) for memory in memories)
     if len(facts) < len(context.facts):
         taken = {fact.id for fact in facts}
         left = [fact for fact in context.facts if fact.id not in taken]
         taken |= {fact.id for fact in _take(left, room - used, count)}
         facts = [fact for fact in context.facts if fact.id in taken]
+        used = sum(_cost(fact, count) for fact in facts)
+        used += sum(_cost(memory, count) for memory in memories)
+    memories += _take(linked, room - used, count)
     return _settle(context, facts, memories, count, max_tokens)
 
 
@@ -196,12 +290,14 @@ def _take(parts: Iterable[Part], room: int, count: Count) -> list[Part]:
 
 
 def _newest_match(memories: Sequence[t.Hit]) -> t.Hit | None:
-    matched = [memory for memory in memories if memory.matched]
+    matched = [m for m in memories if m.matched and m.reason != "graph"]
     return max(matched, key=lambda memory: memory.session_date, default=None)
 
 
-def _is_keyword(memory: t.Hit) -> bool:
-    return memory.reason in ("fts", "note-identity")
+def _order(memory: t.Hit) -> tuple[int, float]:
+    """Return what sorts memories by what is kept longest."""
+    later = {"fts": 1, "note-identity": 1, "graph": 2}
+    return later.get(memory.reason, 0), -memory.score
 
 
 def _take_memories(memories: Sequence[t.Hit], room: int, count: Count) -> list[t.Hit]:
@@ -222,7 +318,7 @@ def _take_memories(memories: Sequence[t.Hit], room: int, count: Count) -> list[t
         room -= cost
     # Taking the best until one does not fit is dropping the lowest until all fit,
     # and counts no more than what is kept.
-    for memory in sorted(memories, key=lambda m: (_is_keyword(m), -m.score)):
+    for memory in sorted(memories, key=_order):
         if memory is spared:
             continue
         cost = _cost(memory, count)
@@ -236,7 +332,7 @@ def _take_memories(memories: Sequence[t.Hit], room: int, count: Count) -> list[t
 def _without_lowest(memories: list[t.Hit]) -> list[t.Hit]:
     spared = _newest_match(memories)
     going = [m for m in memories if m is not spared] or memories
-    lowest = max(going, key=lambda m: (_is_keyword(m), -m.score))
+    lowest = max(going, key=_order)
     return [memory for memory in memories if memory is not lowest]
 
 
@@ -267,19 +363,74 @@ def _longest_that_fits(
     return best
 
 
-def bound(answer: t.Hits | t.History, count: Count) -> t.Hits | t.History:
-    """Cut the end of a long list so that an answer stays under ANSWER_TOKENS."""
-    if len(msgspec.json.encode(answer)) <= ANSWER_TOKENS:
-        return answer  # a token is at least a byte: nothing to count
-    while count(msgspec.json.encode(answer).decode()) > ANSWER_TOKENS:
-        if isinstance(answer, t.Hits):
-            if not answer.hits:
-                break
-            keep = answer.hits[: len(answer.hits) * 3 // 4]
-            answer = msgspec.structs.replace(answer, hits=keep, truncated=True)
-        else:
-            if not answer.facts:
-                break
-            kept = answer.facts[: len(answer.facts) * 3 // 4]
-            answer = msgspec.structs.replace(answer, facts=kept, truncated=True)
-    return answer
+# --- long answers -----------------------------------------------------------
+
+Long = TypeVar("Long", bound=t.Hits | t.History | t.Entity | t.MemoryMap | t.Memory)
+BOUNDED = (t.Hits, t.History, t.Entity, t.MemoryMap, t.Memory)
+
+SHORT_CHARS = 500
+"""A text of no more characters is not cut: what holds it goes as a whole."""
+
+
+def bound(answer: Long, count: Count) -> Long:
+    """Cut the longest lists, from their end, until an answer is under ANSWER_TOKENS."""
+    while True:
+        said = msgspec.json.encode(answer)
+        # A token is at least a byte: of a short answer there is nothing to count.
+        if len(said) <= ANSWER_TOKENS or count(said.decode()) <= ANSWER_TOKENS:
+            return answer
+        shorter = _shorter(answer)
+        if shorter is None:
+            return answer
+        answer = shorter
+
+
+def _shorter(answer: Long) -> Long | None:
+    """Return an answer with less in its longest list, None when there is no more."""
+    lists = {
+        name: found
+        for name in answer.__struct_fields__
+        if isinstance(found := getattr(answer, name), list) and found
+        if name != "truncated"
+    }
+    if lists:
+        name = max(lists, key=lambda one: len(msgspec.json.encode(lists[one])))
+        fewer: object = _fewer(lists[name])
+    else:
+        texts = {
+            n: s for n in ("object", "title") if _is_long(s := getattr(answer, n, ""))
+        }
+        if not texts:
+            return None
+        name = max(texts, key=lambda one: len(texts[one]))
+        fewer = _halved(texts[name])
+    if isinstance(answer, t.MemoryMap):
+        names = list(dict.fromkeys([*answer.truncated, name]))
+        return msgspec.structs.replace(answer, truncated=names, **{name: fewer})
+    return msgspec.structs.replace(answer, truncated=True, **{name: fewer})
+
+
+def _fewer(parts: list[object]) -> list[object]:
+    """Return three quarters of a list; of a single part one of half the length."""
+    if len(parts) > 1:
+        return parts[: len(parts) * 3 // 4]
+    (part,) = parts
+    if not isinstance(part, t.Fact | t.Hit):
+        return []
+    texts = {
+        n: s
+        for n in ("text", "object", "statement")
+        if _is_long(s := getattr(part, n, ""))
+    }
+    if not texts:
+        return []
+    halved = {name: _halved(text) for name, text in texts.items()}
+    return [msgspec.structs.replace(part, truncated=True, **halved)]
+
+
+def _is_long(text: object) -> bool:
+    return isinstance(text, str) and len(text) > SHORT_CHARS
+
+
+def _halved(text: str) -> str:
+    return text[: len(text) // 2]

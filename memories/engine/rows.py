@@ -45,6 +45,7 @@ def read_note(file: StoreFile, data: bytes) -> NoteRead:
         size_bytes=len(data),
         tags=list(dict.fromkeys([*front.tags, *markdown.find_tags(body)])),
         links=markdown.find_wikilinks(body),
+        aliases=front.aliases,
     )
     return NoteRead(
         row=row,

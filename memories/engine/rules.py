@@ -73,6 +73,8 @@ def fold_name(value: str) -> str:
 
 def fold_search(value: str) -> str:
     """Return `value` without case and accents, for comparing words."""
+    if value.isascii():
+        return value.casefold()
     plain = unicodedata.normalize("NFKD", value.casefold())
     return "".join(c for c in plain if not unicodedata.combining(c))
 

@@ -22,6 +22,7 @@ GLOBAL_SCOPE = "global"
 Act = Literal["read", "write", "own"]
 Action = Literal["store", "supersede", "nochange"]
 MemoryKind = Literal["note", "entry", "fact"]
+Match = Literal["name", "alias", "part", "path"]
 R = TypeVar("R")
 
 
@@ -95,6 +96,7 @@ class Fact(Answer, frozen=True):
     valid_from: str
     current: bool | msgspec.UnsetType = msgspec.UNSET
     valid_to: str | msgspec.UnsetType = msgspec.UNSET
+    truncated: bool | msgspec.UnsetType = msgspec.UNSET
     writer_conflict: list[WriterConflict] | msgspec.UnsetType = msgspec.UNSET
     writer_authenticated: bool | msgspec.UnsetType = msgspec.UNSET
     untrusted: bool | msgspec.UnsetType = msgspec.UNSET
@@ -212,8 +214,9 @@ class Memory(
 ):
     """Answer of read_memory: a slice of the text and what is known around it.
 
-    `cited_by` are the facts that cite it. `versions` are the ids of earlier texts that the owner has replaced, newest first;
-    `sha256` is that of the whole text in UTF-8, before hidden words are labelled.
+    `links` are ids of notes, or names as written where there is none to see.
+    `cited_by` are the facts that cite it. `versions` are the ids of earlier texts that
+    the owner has replaced, newest first; `truncated`: of all but the text. `sha256` is that of the whole text in UTF-8, before hidden words are labelled.
     """
 
     id: str
@@ -231,6 +234,7 @@ class Memory(
     links: list[str] = []
     cites: list[str] = []
     cited_by: list[str] = []
+    truncated: bool | msgspec.UnsetType = msgspec.UNSET
     next_offset: int | msgspec.UnsetType = msgspec.UNSET
     writer_authenticated: bool | msgspec.UnsetType = msgspec.UNSET
     edited: bool | msgspec.UnsetType = msgspec.UNSET
@@ -250,6 +254,97 @@ class Memory(
     current: bool | msgspec.UnsetType = msgspec.UNSET
     valid_from: str | msgspec.UnsetType = msgspec.UNSET
     valid_to: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Entity(Answer, frozen=True):
+    """Answer of lookup_entity. `entities` is how many there are in scope; of what is
+    not found nothing else is said.
+    """
+
+    found: bool
+    entities: int
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+    match: Match | msgspec.UnsetType = msgspec.UNSET
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    aliases: list[str] | msgspec.UnsetType = msgspec.UNSET
+    notes: list[str] | msgspec.UnsetType = msgspec.UNSET
+    facts: list[Fact] | msgspec.UnsetType = msgspec.UNSET
+    others: list[str] | msgspec.UnsetType = msgspec.UNSET
+    truncated: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class MapMemory(Answer, frozen=True, rename=None):
+    """A memory of the map, without its text; `at` of a retired one is when it was."""
+
+    id: str
+    kind: MemoryKind
+    title: str
+    scope: str
+    source: str
+    writer: str
+    at: str
+    session_date: str
+    untrusted: bool | msgspec.UnsetType = msgspec.UNSET
+    origin: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Thing(Answer, frozen=True):
+    """A subject, how many values it has ever had, and when the newest was saved."""
+
+    name: str
+    facts: int
+    at: str
+
+
+class Topic(Answer, frozen=True):
+    tag: str
+    memories: int
+
+
+class Link(Answer, frozen=True, rename={"source": "from", "target": "to"}):
+    """From a memory to a tag, to a note (its id, or its name where there is none to
+    see), or from a fact to the subject that its value names.
+    """
+
+    kind: Literal["tag", "wikilink", "fact"]
+    source: str
+    target: str
+
+
+class Doing(Answer, frozen=True):
+    """A write: what was done to which memory, when, by whom."""
+
+    kind: str
+    id: str
+    at: str
+    writer: str
+    scope: str
+
+
+class Totals(Answer, frozen=True):
+    """How long each list of the map would be in full."""
+
+    memories: int
+    retired: int
+    things: int = 0
+    topics: int = 0
+    facts: int = 0
+    links: int = 0
+    events: int = 0
+
+
+class MemoryMap(Answer, frozen=True):
+    """Answer of memory_map; `truncated` names the lists that are not whole."""
+
+    memories: list[MapMemory]
+    things: list[Thing]
+    topics: list[Topic]
+    facts: list[Fact]
+    links: list[Link]
+    events: list[Doing]
+    retired: list[MapMemory]
+    total: Totals
+    truncated: list[str]
 
 
 class Retirement(Answer, frozen=True):
@@ -445,6 +540,9 @@ REMEMBER_NOTE = Operation("remember_note", "write", Receipt)
 GET_CONTEXT = Operation("get_context", "read", Context)
 RETRIEVE_MEMORY = Operation("retrieve_memory", "read", History)
 SEARCH_TEXT = Operation("search_text", "read", Hits)
+SEARCH_MEMORY = Operation("search_memory", "read", Hits)
+LOOKUP_ENTITY = Operation("lookup_entity", "read", Entity)
+MEMORY_MAP = Operation("memory_map", "read", MemoryMap)
 READ_MEMORY = Operation("read_memory", "read", Memory)
 MEMORY_STATUS = Operation("memory_status", "read", Status)
 RETIRE_MEMORY = Operation("retire_memory", "write", Retirement)
@@ -469,7 +567,10 @@ OPERATIONS = {
         REMEMBER_NOTE,
         GET_CONTEXT,
         RETRIEVE_MEMORY,
+        SEARCH_MEMORY,
         SEARCH_TEXT,
+        LOOKUP_ENTITY,
+        MEMORY_MAP,
         READ_MEMORY,
         RETIRE_MEMORY,
         RESTORE_MEMORY,

@@ -94,6 +94,7 @@ _TIMEZONE = text(
     'IANA name that says which day it is, such as "America/Sao_Paulo". Empty: UTC.',
     default="",
 )
+_TOP_K = whole("top_k", "The most hits to return.", default=10, minimum=1, maximum=50)
 _SUBJECT_HELP = (
     "What the fact is about, written the same each time, such as a project's name."
 )
@@ -271,6 +272,33 @@ _TABLE = (
         ),
     ),
     Tool(
+        operation=operations.SEARCH_MEMORY,
+        title="Search by meaning",
+        description=(
+            "Finds memories that mean what is asked, in whatever words. Works only "
+            "where memory_status says `semantic: true`; otherwise it returns no hits "
+            "and `reason: semantic-unavailable` (or `semantic-rebuilding`): then use "
+            "get_context or search_text. That is no error and does not mean that "
+            "nothing is known. Call it when the words of the memory are not known. "
+            "Not for exact names, numbers or quotations (search_text), nor to prepare "
+            "a task (get_context). Returns `hits`, the newest first (`rank: score`: "
+            "the closest first), and `relevance`."
+        ),
+        read_only=True,
+        idempotent=True,
+        arguments=(
+            text("query", "What to look for, in plain words.", max_chars=QUERY_CHARS),
+            _READ_SCOPE,
+            _TOP_K,
+            text(
+                "rank",
+                "Order of the hits: the newest first, or the closest.",
+                default="session_date",
+                choices=("session_date", "score"),
+            ),
+        ),
+    ),
+    Tool(
         operation=operations.SEARCH_TEXT,
         title="Search for words",
         description=(
@@ -280,19 +308,68 @@ _TABLE = (
             "are no operators; case and accents do not matter. Not for questions in "
             "plain words (get_context). Returns `hits`, the best first, each with "
             "`id`, `text` and `session_date`; read_memory gives the whole text of an "
-            "id. `relevance.relevant: false` means that nothing matched closely."
+            "id. Words in no text are looked for in paths, titles, tags and aliases "
+            "(`reason: note-identity`); notes that a hit links to follow it (`graph`). "
+            "`relevance.relevant: false` means that nothing matched closely."
         ),
         read_only=True,
         idempotent=True,
         arguments=(
             text("query", "The words to find.", max_chars=QUERY_CHARS),
             _READ_SCOPE,
+            _TOP_K,
+        ),
+    ),
+    Tool(
+        operation=operations.LOOKUP_ENTITY,
+        title="Look up a thing by name",
+        description=(
+            "Finds a person, project or thing by its name: a note's title or alias, or "
+            "the subject of facts. Call it to learn how a name is written and what "
+            "belongs to it. Tries the exact name, then aliases, then part of a name, "
+            "then part of a note's path (`match` says which); case, accents and "
+            "spacing do not matter. Never looks inside texts: search_text does. "
+            "Returns `found`, `name`, `aliases`, `notes` (ids for read_memory), "
+            "`facts` (current values) and `others` (further names that fit). "
+            "`found: false` comes with `reason: no-entity-match` and the number of "
+            "`entities` in the scope."
+        ),
+        read_only=True,
+        idempotent=True,
+        arguments=(
+            text("name", "The name, or part of it.", max_chars=NAME_CHARS),
+            _READ_SCOPE,
+        ),
+    ),
+    Tool(
+        operation=operations.MEMORY_MAP,
+        title="Map of the memory",
+        description=(
+            "Lists what the memory holds, for browsing and tidying up: `memories`, "
+            "`things` (subjects of facts), `topics` (tags), `facts` with their "
+            "history, `links`, `events` (latest writes) and `retired`, the newest "
+            "first. Call it when the user asks what is remembered, or to find the id "
+            "of something to retire or restore. Not to answer a question "
+            "(get_context). With `query` it lists only memories and retired ones that "
+            "hold any of the words, those with the rarest word first. `total` says "
+            "how long each list is in full, `truncated` which were cut."
+        ),
+        read_only=True,
+        idempotent=True,
+        arguments=(
+            text(
+                "query",
+                "Words, any of which the memories hold. Empty: everything.",
+                max_chars=QUERY_CHARS,
+                default="",
+            ),
+            _READ_SCOPE,
             whole(
-                "top_k",
-                "The most hits to return.",
-                default=10,
+                "limit",
+                "The most lines of each list.",
+                default=20,
                 minimum=1,
-                maximum=50,
+                maximum=200,
             ),
         ),
     ),
@@ -354,19 +431,6 @@ _TABLE = (
         arguments=(text("id", "The id of the retired note, entry or fact."),),
     ),
     Tool(
-        operation=operations.MEMORY_STATUS,
-        title="State of the memory",
-        description=(
-            "Tells how much is remembered and whether anything needs attention: "
-            "counts of notes, entries and facts, the state of search, storage used, "
-            "and `problems` such as files set aside. Call it when an answer looks "
-            "incomplete or the user asks about the memory itself, not before "
-            "ordinary recall. Holds no memory text."
-        ),
-        read_only=True,
-        idempotent=True,
-    ),
-    Tool(
         operation=operations.INDEX_MEMORY,
         title="Take in changed files",
         description=(
@@ -380,6 +444,19 @@ _TABLE = (
         idempotent=True,
         deadline_seconds=60.0,
         reports_progress=True,
+    ),
+    Tool(
+        operation=operations.MEMORY_STATUS,
+        title="State of the memory",
+        description=(
+            "Tells how much is remembered and whether anything needs attention: "
+            "counts of notes, entries and facts, the state of search, storage used, "
+            "and `problems` such as files set aside. Call it when an answer looks "
+            "incomplete or the user asks about the memory itself, not before "
+            "ordinary recall. Holds no memory text."
+        ),
+        read_only=True,
+        idempotent=True,
     ),
 )
 

@@ -98,6 +98,43 @@ def test_statement_and_note_are_found_by_their_words_and_read(
 
 
 @EACH_ERA
+def test_what_is_there_can_be_looked_up_and_browsed(token: str, era: str) -> None:
+    async def story(client: Client) -> None:
+        fact = await ask(client, "save_memory", **FACT, object="SQLite")
+        entry = await ask(client, "remember", statement="Fjord sails #ships [[plan]]")
+
+        by_meaning = await ask(client, "search_memory", query="boats", rank="score")
+        entity = await ask(client, "lookup_entity", name="fjörd")
+        nobody = await ask(client, "lookup_entity", name="Bergen")
+        whole = await ask(client, "memory_map")
+        some = await ask(client, "memory_map", query="sails", limit=1)
+
+        assert (by_meaning["hits"], by_meaning["reason"]) == (
+            [],
+            "semantic-unavailable",
+        )
+        assert (entity["found"], entity["match"], entity["name"]) == (
+            *(True, "name"),
+            "Fjord",
+        )
+        assert [one["id"] for one in entity["facts"]] == [fact["id"]]
+        assert nobody == {
+            "found": False,
+            "reason": "no-entity-match",
+            "entities": 1,
+        }
+        assert [one["id"] for one in whole["memories"]] == [entry["id"]]
+        assert whole["links"] == [
+            {"kind": "tag", "from": entry["id"], "to": "ships"},
+            {"kind": "wikilink", "from": entry["id"], "to": "plan"},
+        ]
+        assert whole["total"]["events"] == 2
+        assert [one["id"] for one in some["memories"]] == [entry["id"]]
+
+    with_client(token, era, story)
+
+
+@EACH_ERA
 def test_empty_memory_says_so(token: str, era: str) -> None:
     async def story(client: Client) -> None:
         context = await ask(client, "get_context", query=QUESTION)
@@ -143,10 +180,13 @@ def test_connection_that_may_only_read_sees_and_saves_nothing_new(
         assert listed == [
             "get_context",
             "retrieve_memory",
+            "search_memory",
             "search_text",
+            "lookup_entity",
+            "memory_map",
             "read_memory",
-            "memory_status",
             "index_memory",
+            "memory_status",
         ]
         assert objects(context) == ["SQLite"]
         assert refused.is_error

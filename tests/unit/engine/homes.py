@@ -118,10 +118,12 @@ def dump(home: Home) -> dict[str, list[tuple[object, ...]]]:
             "memories": """SELECT id, kind, path, title, scope, source, writer,
                 writer_id, CASE WHEN kind='note' THEN 0 ELSE at_ms END, day, text,
                 bytes, edited, entry, ltrim(CAST(block AS TEXT), char(10)), marker,
-                request, tags, links FROM memory ORDER BY id""",
-            "passages": """SELECT memory.id, heading, chunk.text FROM chunk
+                request, tags, links, aliases FROM memory ORDER BY id""",
+            "passages": """SELECT memory.id, heading, chunk.text, inside FROM chunk
                 JOIN memory ON memory.num = chunk.memory
                 ORDER BY memory.id, chunk.num""",
+            "names": """SELECT memory.id, name.kind, form, written FROM name
+                JOIN memory ON memory.num = name.memory ORDER BY 1, 2, 3, 4""",
             "words": "SELECT term, doc, cnt FROM vocabulary ORDER BY term",
             "events": "SELECT id, at_ms, about, body FROM event ORDER BY id",
             "values": "SELECT * FROM value ORDER BY id",

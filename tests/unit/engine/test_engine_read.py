@@ -287,7 +287,9 @@ def test_search_lists_a_memory_once(home: Home, claude: t.Caller):
 
 def test_search_when_a_word_stands_nearly_everywhere(home: Home, claude: t.Caller):
     for number in range(520):
-        home.write(f"{number}.md", f"common words {'rare' if number == 7 else ''}")
+        home.write(
+            f"{number}.md", f"common words {number} {'rare' if number == 7 else ''}"
+        )
     engine = home.open()
 
     context = engine.get_context(claude, query="rare common")
@@ -644,7 +646,7 @@ def test_read_in_a_scope(engine: Engine, claude: t.Caller):
 
 def test_note_with_a_scope_in_its_front_matter(home: Home, guest: t.Caller):
     home.write("a.md", "---\nscope: fjord\n---\nzebra")
-    home.write("b.md", "---\nscope: project:fjord\n---\nzebra")
+    home.write("b.md", "---\nscope: project:fjord\n---\nzebra too")
     home.write("c.md", "---\nscope: 'Not a slug'\n---\nzebra")
     engine = home.open()
 
@@ -668,7 +670,7 @@ def test_status_of_a_workspace(home: Home, claude: t.Caller):
     status = engine.memory_status(make_caller(limit_bytes=1_000))
 
     counts = (status.entries, status.chunks, status.facts, status.entities)
-    assert counts == (1, 3, 2, 1)
+    assert counts == (1, 3, 2, 2)
     assert (status.retired, status.semantic, status.embedding_dims) == (0, False, 0)
     assert status.storage == t.Storage(used_bytes=22, limit_bytes=1_000)
     assert (status.problems, status.index) == ([], t.IndexState(stale=False))

@@ -77,11 +77,14 @@ def size_of(answer: t.Context, count: Callable[[str], int] = toy_count) -> int:
         ("Red red RED fox", ["Red", "fox"]),
         ("it's file_name.py v1.2.3 a-b", ["it's", "file_name.py", "v1.2.3", "a-b"]),
         ("?!", []),
+        ("数据库", ["数据库"]),
+        ("Fjord用什么数据库?", ["Fjord", "用什", "什么", "么数", "数据", "据库"]),
+        ("a bb ccc dddd e f g h i jj", ["bb", "ccc", "dddd", "f", "g", "h", "jj"]),
         ("", []),
     ],
 )
 def test_query_words(query: str, words: list[str]):
-    assert recall.query_words(query, rules.fold_search) == words
+    assert recall.query_words(query, rules.fold_search, 9) == words
 
 
 def test_choose_terms_keeps_the_rarest():
@@ -349,7 +352,7 @@ def test_bound_of_a_short_list_changes_nothing():
     assert recall.bound(hits, toy_count) == hits
 
 
-def test_bound_ends_when_nothing_is_left_to_cut():
+def test_bound_ends_at_what_cannot_be_too_long():
     hits = t.Hits(
         hits=[make_hit(1, text="x" * 30_000)],
         relevance=t.Relevance(relevant=True),
@@ -366,4 +369,7 @@ def test_bound_ends_when_nothing_is_left_to_cut():
 
     assert isinstance(short_hits, t.Hits)
     assert isinstance(short_history, t.History)
-    assert (short_hits.hits, short_history.facts) == ([], [])
+    assert short_hits.truncated is short_history.truncated is True
+    assert short_hits.hits[0].text == "x" * 15_000
+    assert short_hits.hits[0].truncated is True
+    assert short_history.facts[0].statement == "x" * 15_000
