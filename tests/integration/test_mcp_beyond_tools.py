@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from mcp.client import Client
+from mcp_types import TextResourceContents
 
 from tests.conftest import Person
 from tests.factories import make_agent
@@ -40,6 +41,11 @@ def uri_of(memory_id: str) -> str:
     return f"renor://memory/{quote(memory_id, safe='')}"
 
 
+def read_resource(era: str, token: str, uri: str) -> Any:
+    headers = {"Mcp-Name": uri} if era == NEW else {}
+    return ask(era, token, "resources/read", {"uri": uri}, headers).json()
+
+
 def research(era: str, token: str, method: str, params: dict[str, Any]) -> Any:
     response = request(
         path="/mcp?tools=research",
@@ -67,10 +73,12 @@ def test_memories_are_listed_and_read_as_resources(token: str, era: str) -> None
         assert uri_of(saved["id"]) in [one.uri for one in listed]
         assert [one.uri_template for one in templates] == ["renor://memory/{id}"]
         (content,) = read.contents
+        assert isinstance(content, TextResourceContents)
         assert content.mime_type == "text/markdown"
         assert WORDS in content.text
         assert f"`{saved['id']}`" in content.text
         (content,) = status.contents
+        assert isinstance(content, TextResourceContents)
         assert json.loads(content.text)["entries"] == 1
         assert "xylophone" not in content.text
 
@@ -82,7 +90,7 @@ def test_marks_of_a_retired_memory_are_said_plainly(token: str, era: str) -> Non
     saved = result_of(call(era, token, "remember", statement=WORDS, source="system"))
     result_of(call(era, token, "retire_memory", id=saved["id"]))
 
-    read = ask(era, token, "resources/read", {"uri": uri_of(saved["id"])}).json()
+    read = read_resource(era, token, uri_of(saved["id"]))
     listed = ask(era, token, "resources/list").json()["result"]["resources"]
 
     text = read["result"]["contents"][0]["text"]
@@ -96,7 +104,7 @@ def test_marks_of_a_retired_memory_are_said_plainly(token: str, era: str) -> Non
     "uri", ["renor://memory/note%3Anowhere.md", "renor://other", "file:///etc/passwd"]
 )
 def test_unknown_resource(token: str, era: str, uri: str) -> None:
-    error = ask(era, token, "resources/read", {"uri": uri}).json()["error"]
+    error = read_resource(era, token, uri)["error"]
 
     assert error["code"] == -32602
     assert error["message"].startswith("Unknown resource")
@@ -109,9 +117,9 @@ def test_limited_connection_meets_only_its_own(
 ) -> None:
     saved = result_of(call(era, token, "remember", statement=WORDS))
     _, limited = make_agent(alice.workspace, scopes=("project:fjord",))
-    unknown = ask(era, limited, "resources/read", {"uri": uri_of("entry:x#1")}).json()
+    unknown = read_resource(era, limited, uri_of("entry:x#1"))
 
-    read = ask(era, limited, "resources/read", {"uri": uri_of(saved["id"])}).json()
+    read = read_resource(era, limited, uri_of(saved["id"]))
     listed = ask(era, limited, "resources/list").json()["result"]["resources"]
 
     assert read["error"] == unknown["error"]
@@ -132,11 +140,11 @@ def test_prompts_are_listed_and_filled_in(token: str, era: str) -> None:
         )
 
         assert [one.name for one in listed] == ["recall", "save-decision"]
-        assert "move {the} database" in recall.messages[0].content.text
-        assert "get_context" in recall.messages[0].content.text
-        text = save.messages[0].content.text
-        assert "Use SQLite" in text
-        assert "project:fjord" in text
+        asked, saved = str(recall.messages[0].content), str(save.messages[0].content)
+        assert "move {the} database" in asked
+        assert "get_context" in asked
+        assert "Use SQLite" in saved
+        assert "project:fjord" in saved
 
     with_client(token, era, story)
 

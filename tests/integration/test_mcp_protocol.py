@@ -365,9 +365,7 @@ def test_notification_is_taken_without_an_answer(era: str, token: str) -> None:
     assert (response.status_code, response.content) == (202, b"")
 
 
-@pytest.mark.parametrize(
-    "method", ["resources/subscribe", "completion/complete", "no/such"]
-)
+@pytest.mark.parametrize("method", ["tasks/list", "no/such"])
 def test_unknown_method_is_a_protocol_error(method: str, token: str) -> None:
     old, new = ask(OLD, token, method), ask(NEW, token, method)
 

@@ -141,6 +141,8 @@ def test_documentation_has_a_heading_and_every_argument(tool: Tool) -> None:
 def test_no_handler_is_a_plain_function() -> None:
     server = make_server()
     methods = ("ping", "server/discover", "tools/list", "tools/call")
+    methods += ("resources/list", "resources/templates/list", "resources/read")
+    methods += ("prompts/list", "prompts/get")
 
     for method in methods:
         entry = server.get_request_handler(method)
@@ -148,11 +150,13 @@ def test_no_handler_is_a_plain_function() -> None:
         assert inspect.iscoroutinefunction(entry.handler), method
 
 
-def test_only_tools_are_offered() -> None:
+def test_nothing_else_is_offered() -> None:
     capabilities = make_server().get_capabilities()
 
     assert capabilities.model_dump(exclude_none=True) == {
-        "tools": {"list_changed": False}
+        "tools": {"list_changed": False},
+        "resources": {"list_changed": False, "subscribe": False},
+        "prompts": {"list_changed": False},
     }
 
 

@@ -139,11 +139,14 @@ class ForgetsUnflushed(LosesPowerAfter):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self._data: dict[Path, bytes] = {}
-        self._names: dict[Path, bytes | None] = {}
+        self._names: dict[Path, tuple[bytes, int] | None] = {}
 
     def _touch_name(self, path: Path) -> None:
         if path not in self._names:
-            self._names[path] = path.read_bytes() if path.exists() else None
+            there = path.exists()
+            self._names[path] = (
+                (path.read_bytes(), path.stat().st_mtime_ns) if there else None
+            )
 
     def _open(self, path: Path, flags: int) -> int:
         if not path.exists():
@@ -191,7 +194,8 @@ class ForgetsUnflushed(LosesPowerAfter):
             if before is None:
                 path.unlink(missing_ok=True)
             else:
-                path.write_bytes(before)
+                path.write_bytes(before[0])
+                os.utime(path, ns=(before[1], before[1]))
 
 
 FAULTS: list[type[FaultyDisk]] = [
