@@ -140,7 +140,7 @@ def test_documentation_has_a_heading_and_every_argument(tool: Tool) -> None:
 
 def test_no_handler_is_a_plain_function() -> None:
     server = make_server()
-    methods = ("ping", "server/discover", "tools/list", "tools/call")
+    methods: tuple[str, ...] = ("ping", "server/discover", "tools/list", "tools/call")
     methods += ("resources/list", "resources/templates/list", "resources/read")
     methods += ("prompts/list", "prompts/get")
 
