@@ -414,7 +414,7 @@ class Facts:
             (value.subject, value.predicate, value.object, value.statement)
         )
         number = self._passages.put_memory(row)
-        self._passages.add_chunks(number, "", [Chunk((), words)])
+        self._passages.add_chunks(number, "", [Chunk((), words)], is_fact=True)
 
     def _hide(self, value_id: str) -> None:
         self._passages.remove_memory(value_id)

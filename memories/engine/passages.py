@@ -47,6 +47,11 @@ TABLES = (
 )
 
 
+FACT_CHUNKS = 1 << 40
+MOST_CHUNKS = 1 << 41
+"""Chunks of facts are numbered from FACT_CHUNKS on."""
+
+
 class MemoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """What the index knows of one note, entry or current fact.
 
@@ -139,14 +144,18 @@ class Passages:
             self.names.put(number, row.path, title, row.tags, row.aliases)
         return number
 
-    def add_chunks(self, memory: int, title: str, chunks: Iterable[Chunk]) -> None:
+    def add_chunks(
+        self, memory: int, title: str, chunks: Iterable[Chunk], *, is_fact: bool = False
+    ) -> None:
         for chunk in chunks:
+            number = self._next_chunk(is_fact=is_fact)
             front = 0 if self._comment[0] == memory else _front_end(chunk.text)
             inside = self._is_inside_comment(memory)
             self._comment = (memory, _leaves_comment_open(chunk.text, inside))
             self._db.execute(
-                "INSERT INTO chunk VALUES(NULL, ?, ?, ?, ?)",
+                "INSERT INTO chunk VALUES(?, ?, ?, ?, ?)",
                 (
+                    number,
                     memory,
                     json.dumps(chunk.heading_path, ensure_ascii=False),
                     chunk.text,
@@ -157,13 +166,22 @@ class Passages:
                 "INSERT INTO words(rowid, title, heading, text, front) "
                 "VALUES(?, ?, ?, ?, ?)",
                 (
-                    self._db.last_insert_rowid(),
+                    number,
                     searchable(title),
                     searchable(" ".join(chunk.heading_path)),
                     searchable(chunk.text[front:]),
                     searchable(chunk.text[:front]),
                 ),
             )
+
+    def _next_chunk(self, *, is_fact: bool) -> int:
+        """Return the number of a new chunk; those of facts are a range of their own."""
+        first, last = (FACT_CHUNKS, MOST_CHUNKS) if is_fact else (0, FACT_CHUNKS)
+        newest = self._count(
+            f"SELECT coalesce(max(num), {first:d}) FROM chunk "
+            f"WHERE num BETWEEN {first:d} AND {last:d} - 1"
+        )
+        return newest + 1
 
     def _is_inside_comment(self, memory: int) -> bool:
         """Whether a memory's next chunk begins within an HTML comment."""
@@ -375,11 +393,14 @@ class Passages:
         if not terms:
             return []
         match = match_any(terms)
-        kind = "=" if facts else "!="
+        # A range of numbers, which FTS5 knows before it ranks: of the other kind
+        # nothing is ranked, nor looked up.
+        side = ">" if facts else "<"
         rows = self._db.execute(
             f"SELECT {_FOUND_COLUMNS} FROM words JOIN chunk ON chunk.num = words.rowid "
             "JOIN memory ON memory.num = chunk.memory "
-            f"WHERE words MATCH ?2 AND memory.kind {kind} 'fact' AND {IN_SCOPE} "
+            f"WHERE words MATCH ?2 AND words.rowid {side} {FACT_CHUNKS:d} "
+            f"AND {IN_SCOPE} "
             "ORDER BY words.rank LIMIT ?3",
             (scopes_json(scopes), match, limit),
         )
