@@ -188,8 +188,10 @@ class ForgetsUnflushed(LosesPowerAfter):
 
     def lose(self) -> None:
         for path, data in self._data.items():
-            if path.exists():
+            if path.exists() and path.read_bytes() != data:
+                then = path.stat().st_mtime_ns
                 path.write_bytes(data)
+                os.utime(path, ns=(then, then))
         for path, before in self._names.items():
             if before is None:
                 path.unlink(missing_ok=True)
