@@ -33,10 +33,10 @@ KEPT_OF_ERASED = ("id", "kind", "recorded_at", "valid_from", "supersedes")
 class Erasing(Hands):
     def finish_erasing(self) -> None:
         """Do now what the ledger has decided. Raises: Busy when the disk refuses."""
-        if self._wants_purge:
-            self._writing(self._purge)
+        if self._wants_erasing:
+            self._writing(self._erase_decided)
 
-    def _purge(self) -> None:
+    def _erase_decided(self) -> None:
         """Make the files and the index agree with what the ledger says is erased.
 
         Raises: OSError, EngineError, files.Changed: it is tried again later.
@@ -63,12 +63,12 @@ class Erasing(Hands):
             self.ledger.rewrite(change)
 
         self._remove_page()
-        self._wants_purge = False
+        self._wants_erasing = False
         try:
             self.rebuild_index(between=rewrite)
             self._write_page()
         except BaseException:
-            self._wants_purge = True
+            self._wants_erasing = True
             raise
 
     def _remove_page(self) -> None:

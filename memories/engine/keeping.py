@@ -44,7 +44,7 @@ editor may still be writing. Until then it is found and read as before."""
 NOT_YET = files.Stamp(0, 0, -1, 0)
 """Stands for a file's stamp while it is only partly taken in."""
 
-PURGE_AGAIN_SECONDS = 5.0
+ERASE_AGAIN_SECONDS = 5.0
 """After an erasure that the disk or another hand refused."""
 
 ATTEMPTS = 8
@@ -93,14 +93,14 @@ class Keeping:
         self._scan: Iterator[None] | None = None
         self._scan_again = False
         self._incomplete = False
-        self._wants_purge = False
-        self._purge_again_at = 0.0
+        self._wants_erasing = False
+        self._erase_again_at = 0.0
         for name in ("retired", "incoming"):  # empty, git and backups drop them
             self.disk.make_folder(directory / name)
         self._sweep_temporaries()
         self.index = self._open_index()
         self._guarded(self._begin)
-        self._try_purge()
+        self._try_erasing()
 
     def finish_opening(self, seconds: float) -> None:
         """Scan for at most about `seconds`; what remains is done by `work`."""
@@ -111,7 +111,7 @@ class Keeping:
         with self._step():
             self.sync_ledger(opening=True)
         # An index that was kept may have heard of an erasure that was interrupted.
-        self._wants_purge |= bool(self.index.facts.unfinished_events())
+        self._wants_erasing |= bool(self.index.facts.unfinished_events())
         self.moments.seen(self.index.newest_written()[1])
         if not self.index.file_stamps():
             self._see_moments_of_entries()
@@ -232,12 +232,12 @@ class Keeping:
             stamp = self._set_aside(self.ledger.path, reading.torn_at, stamp)
             reading.torn_at = None
         self.ledger.stamp = stamp
-        self._purge_again_at = 0.0  # it may be mended
+        self._erase_again_at = 0.0  # it may be mended
         self.ledger.is_damaged = bool(reading.damage or reading.torn_at is not None)
         if reading.unfinished_newline and not self.ledger.is_damaged:
             done = self.disk.append(self.ledger.path, b"\n", expected=stamp)
             self.ledger.stamp = done.stamp
-        self._wants_purge |= reading.has_erased_words
+        self._wants_erasing |= reading.has_erased_words
         self._fold(reading.events, reading.lines)
         damage = [f"line {d.line}: {d.reason}" for d in reading.damage[:20]]
         if reading.torn_at is not None:
@@ -287,7 +287,7 @@ class Keeping:
             self.index.clear_events()
             new = sorted(events)
         # Words that another copy of the ledger has lost are in the index's pages.
-        self._wants_purge |= is_other
+        self._wants_erasing |= is_other
         for event_id in new:
             try:
                 self.index.apply_event(events[event_id], lines[event_id])
@@ -295,7 +295,7 @@ class Keeping:
                 self.reports.add("ledger-event", f"event {event_id} has no moment")
         if self._settle_lives():
             self.want_scan()
-        self._wants_purge |= bool(self.index.facts.unfinished_events())
+        self._wants_erasing |= bool(self.index.facts.unfinished_events())
         # Another clock may be ahead of ours: what is saved next comes after it.
         self.moments.seen(self.index.facts.newest_event()[1])
 
@@ -310,7 +310,7 @@ class Keeping:
         for event in self.index.facts.get_events(back):
             events[event.id] = event
             lines[event.id] = self.index.facts.get_line(event.id)
-        self._wants_purge |= bool(back)
+        self._wants_erasing |= bool(back)
 
     def _rescue_events(
         self, gone: set[str], events: dict[str, Event], lines: dict[str, bytes]
@@ -370,7 +370,7 @@ class Keeping:
     def _index_event(self, event: Event, line: bytes) -> None:
         self.index.apply_event(event, line)
         self._settle_lives()
-        self._wants_purge |= event.unfinished
+        self._wants_erasing |= event.unfinished
         self._note_ledger_stamp()
 
     def sync_in_transaction(self) -> None:
@@ -381,7 +381,7 @@ class Keeping:
                 self.sync_ledger()
 
         self._writing(lambda: self._guarded(sync))
-        self._try_purge()
+        self._try_erasing()
 
     def _try_index(self, step: Callable[[], None]) -> bool:
         """Index what is already safe; a failure only makes the index be rebuilt."""
@@ -496,18 +496,18 @@ class Keeping:
 
     # --- erasing what the ledger has decided to erase
 
-    def _try_purge(self) -> None:
+    def _try_erasing(self) -> None:
         """Finish what is decided; where the disk refuses, the next open tries again."""
-        if not self._wants_purge or time.monotonic() < self._purge_again_at:
+        if not self._wants_erasing or time.monotonic() < self._erase_again_at:
             return
         try:
-            self._purge()
+            self._erase_decided()
         except (OSError, EngineError, files.Changed) as fault:
-            self._purge_again_at = time.monotonic() + PURGE_AGAIN_SECONDS
+            self._erase_again_at = time.monotonic() + ERASE_AGAIN_SECONDS
             reason = type(fault).__name__
             self.reports.add("erasing", f"an erasure is not finished yet: {reason}")
 
-    def _purge(self) -> None:
+    def _erase_decided(self) -> None:
         """Make the files and the index agree with what the ledger says is erased."""
         raise NotImplementedError
 
@@ -538,7 +538,7 @@ class Keeping:
         """
         if self._scan is None:
             return False
-        self._try_purge()
+        self._try_erasing()
         try:
             with self._step():
                 self._run_slice(time.monotonic() + seconds)
@@ -549,7 +549,7 @@ class Keeping:
         except (OSError, EngineError) as fault:
             self.reports.add("scan-stopped", f"a scan was stopped: {fault}")
             self._scan, self._incomplete = None, True
-        self._try_purge()
+        self._try_erasing()
         self.keep_reports()
         return self._scan is not None
 
