@@ -137,7 +137,7 @@ def split_front_matter(text: str) -> tuple[FrontMatter, str]:
     if not found:
         return FrontMatter(problem=_why_no_front(text)), text
     source, body = found.group(1), text[found.end() :]
-    if not source.strip():
+    if not source.strip(" \n"):
         return FrontMatter(), body
     try:
         _require_shallow(source)
