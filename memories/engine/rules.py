@@ -18,6 +18,7 @@ STATEMENT_CHARS = 4_000
 NAME_CHARS = 200
 OBJECT_CHARS = 4_000
 SOURCE_CHARS = 100
+NAMED_BY_PATH = ("note:", "entry:")
 ID_CHARS = 5_000
 """A path has at most 4,095 bytes."""
 
@@ -62,6 +63,8 @@ def require_id(name: str, value: str) -> str:
     A file's name, and so its id, may hold control characters, and be typed in
     another form of Unicode than the id's own.
     """
+    if not value.startswith(NAMED_BY_PATH):
+        _require_characters(name, value)
     if _SURROGATE.search(value) or "\0" in value:
         message = f"{name} holds U+0000 or a lone surrogate, which no id does"
         raise Invalid(message)

@@ -29,10 +29,11 @@ def place(home: Home, raw: bytes) -> Path:
     return Path(os.fsdecode(os.fsencode(home.store) + b"/" + raw))
 
 
-def put(home: Home, raw: bytes, data: bytes = b"zebra") -> Path:
+def put(home: Home, raw: bytes, data: bytes | None = None) -> Path:
+    """Write a file, for its name alone with words of its own: equal ones are folded."""
     path = place(home, raw)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+    path.write_bytes(f"zebra of {raw!r}".encode() if data is None else data)
     return path
 
 
@@ -180,7 +181,7 @@ def test_two_names_that_differ_in_form_only(home: Home, engine: Engine):
 
 
 def test_a_hard_link_is_a_note_of_its_own(home: Home, engine: Engine):
-    put(home, b"a.md")
+    put(home, b"a.md", b"zebra")
     os.link(home.store / "a.md", home.store / "b.md")
 
     scan(engine)
