@@ -153,12 +153,12 @@ class Engine(Saving, Reading, Looking, Lifecycle):
             total=len(after),
             indexed=sum(before.get(path) != stamp for path, stamp in after.items()),
             errors=len(skipped) + len(problems),
-            skipped_too_large=[s.path for s in skipped if s.reason == "too large"][
+            skipped_too_large=[s.path for s in skipped if s.reason == files.TOO_LARGE][
                 :100
             ],
             skipped_non_utf8_names=[
-                s.path for s in skipped if s.reason == "name is not UTF-8"
-            ],
+                s.path for s in skipped if s.reason == files.NOT_UTF8
+            ][:100],
             skipped=[
                 *(t.SkippedFile(path=s.path, reason=s.reason) for s in skipped[:100]),
                 *(t.SkippedFile(path=p, reason=why) for p, why in problems[:100]),

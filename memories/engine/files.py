@@ -25,6 +25,8 @@ MAX_FILE_BYTES = 10 * 1024 * 1024
 MAX_MTIME_NS = 2**62
 MARKDOWN_SUFFIXES = (".md", ".markdown")
 TOO_LARGE = "too large"
+NOT_UTF8 = "name is not UTF-8"
+UNREADABLE = "unreadable"
 TEMPORARY_PREFIX = ".renor-"
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -64,13 +66,20 @@ class Stamp:
         return (self.device, self.inode) == (other.device, other.inode)
 
 
+NO_STAMP = Stamp(0, 0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One thing met while walking the store; `problem` says why it is not read."""
+    """One thing met while walking the store; `problem` says why it is not read.
+
+    `hides` is true of a folder that cannot be listed: what lies in it is not gone.
+    """
 
     relative: bytes
     stamp: Stamp
     problem: str = ""
+    hides: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,11 +439,10 @@ def walk(root: Path) -> Iterator[Found]:
         folder = waiting.pop()
         try:
             entries = sorted(os.scandir(top + b"/" + folder), key=lambda e: e.name)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as fault:
-            nothing = Stamp(0, 0, 0, 0)
-            yield Found(folder, nothing, fault.strerror or "unreadable")
+            yield Found(folder, NO_STAMP, fault.strerror or UNREADABLE, hides=True)
             continue
         for entry in entries:
             if entry.name.startswith(b"."):
@@ -443,7 +451,12 @@ def walk(root: Path) -> Iterator[Found]:
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(relative)
                 continue
-            found = _judge(entry, relative)
+            try:
+                found = _judge(entry, relative)
+            except OSError as fault:
+                found = Found(
+                    relative, NO_STAMP, fault.strerror or UNREADABLE, hides=True
+                )
             if found is not None:
                 yield found
 
@@ -463,12 +476,12 @@ def _judge(entry: os.DirEntry[bytes], relative: bytes) -> Found | None:
         return Found(relative, stamp, "symbolic link: not followed")
     if not stat.S_ISREG(found.st_mode):
         return Found(relative, stamp, "not a regular file")
-    if found.st_size > MAX_FILE_BYTES:
-        return Found(relative, stamp, TOO_LARGE)
     try:
         relative.decode("utf-8")
     except UnicodeDecodeError:
-        return Found(relative, stamp, "name is not UTF-8")
+        return Found(relative, stamp, NOT_UTF8)
+    if found.st_size > MAX_FILE_BYTES:
+        return Found(relative, stamp, TOO_LARGE)
     return Found(relative, stamp)
 
 

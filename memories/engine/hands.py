@@ -151,6 +151,7 @@ class Hands(Keeping):
         """Look at every file once; yield wherever a request may come between."""
         self.sync_ledger()
         known = self.index.file_stamps()
+        odd_names = self.index.odd_names()
         found: set[str] = set()
         changed: list[StoreFile] = []
         skipped: list[Skipped] = []
@@ -159,7 +160,8 @@ class Hands(Keeping):
                 skipped.append(file)
                 continue
             found.add(file.path)
-            if known.get(file.path) != file.stamp:
+            is_renamed = odd_names.get(file.path, file.path.encode()) != file.raw
+            if known.get(file.path) != file.stamp or is_renamed:
                 changed.append(file)
             if count % 200 == 199:
                 yield
@@ -168,7 +170,10 @@ class Hands(Keeping):
         for file in sorted(changed, key=lambda f: f.stamp.mtime_ns, reverse=True):
             yield from self._index_file(file)
             yield
+        hiding = [one for one in skipped if one.hides]
         for path in sorted(known.keys() - found):
+            if any(one.is_over(path) for one in hiding):
+                continue
             row = self.index.find_file(path)
             # Another stamp by now: a save has made it anew since it was looked for.
             if row and row[1] == known[path]:
@@ -190,14 +195,15 @@ class Hands(Keeping):
 
     def _index_file(self, file: StoreFile) -> Iterator[None]:
         """Bring the index to a file's content; a file that cannot be read is named."""
+        if file.stamp.size > files.MAX_FILE_BYTES and not file.day:
+            self._put_unread(file, files.TOO_LARGE)
+            return
         try:
             data, stamp = self.notes.read(file.raw)
         except FileNotFoundError:
             return
         except OSError as fault:
-            self.index.remove_file(file.path)
-            problem = fault.strerror or "cannot be read"
-            self.index.put_file(file.path, file.raw, file.stamp, problem)
+            self._put_unread(file, fault.strerror or files.UNREADABLE)
             return
         file = StoreFile(file.path, file.raw, stamp)
         if self._is_leftover(file, data):
@@ -209,6 +215,13 @@ class Hands(Keeping):
             self.index.put_file(file.path, file.raw, file.stamp)
         else:
             yield from self._try_note(file, data)
+
+    def _put_unread(self, file: StoreFile, problem: str) -> None:
+        """Name a file that cannot be read, and let every scan try it again: what kept
+        it from being read need not change how it looks.
+        """
+        self.index.remove_file(file.path)
+        self.index.put_file(file.path, file.raw, NOT_YET, problem)
 
     def _is_leftover(self, file: StoreFile, data: bytes) -> bool:
         """Whether a file is what a retirement has still to take out of the store."""

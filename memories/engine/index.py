@@ -151,6 +151,13 @@ class Index:
         ).fetchone()
         return (row[0], files.Stamp(*row[1:])) if row else None
 
+    def odd_names(self) -> dict[str, bytes]:
+        """Return the raw name of each file whose name is not as its id spells it."""
+        rows = self._db.execute(
+            "SELECT path, raw FROM file WHERE raw != CAST(path AS BLOB)"
+        )
+        return {str(path): bytes(raw) for path, raw in rows}
+
     def digest_of(self, path: str) -> str:
         """Return the SHA-256 of a file's bytes as it was read, "" when unknown."""
         row = self._db.execute(

@@ -41,7 +41,7 @@ class Lifecycle(Operations):
 
         Durable on return. Raises: EngineError; files.DiskFailed.
         """
-        rules.require_text("id", id, rules.OBJECT_CHARS)
+        id = rules.require_id("id", id)
         self._require_may_write(caller)
         if id.startswith("fact:"):
             return self._deciding(lambda: self._retire_fact(caller, id))
@@ -53,7 +53,7 @@ class Lifecycle(Operations):
 
         Raises: Conflict when it is not retired or its place is taken; EngineError.
         """
-        rules.require_text("id", id, rules.OBJECT_CHARS)
+        id = rules.require_id("id", id)
         self._require_may_write(caller)
         return self._deciding(lambda: self._restore(caller, id))
 
@@ -256,7 +256,7 @@ class Lifecycle(Operations):
         Raises: Conflict; EngineError.
         """
         self._require_own(caller)
-        rules.require_text("id", id, rules.OBJECT_CHARS)
+        id = rules.require_id("id", id)
         event, also = self._deciding(
             lambda: self._decide_redaction(caller, id, spans, expected_sha256)
         )
@@ -337,7 +337,7 @@ class Lifecycle(Operations):
         Raises: Conflict when it is not retired; EngineError.
         """
         self._require_own(caller)
-        rules.require_text("id", id, rules.OBJECT_CHARS)
+        id = rules.require_id("id", id)
         event, also = self._deciding(lambda: self._decide_erasure(caller, id))
         self._finish_erasing()
         return t.Erasure(

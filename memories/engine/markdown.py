@@ -5,6 +5,7 @@ Bytes in, shapes out. A day log's entries are daylog.py's, chunks chunks.py's.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import re
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ INLINE_CODE_CHARS = 4_000
 """A longer line is read as if it held no code: to pair its backticks would take long."""
 
 FIRST_YEAR, LAST_YEAR = 1900, 2999
+GUESS_BYTES = 4_096
+UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UTF16_PROBLEM = "UTF-16: read, but better saved as UTF-8"
 
@@ -54,6 +57,9 @@ class FrontMatter:
 
 
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.S | re.M)
+_FRONT_BEGIN = re.compile(r"---[ \t]*\n[\w-]+[ \t]*:(?:[ \t].*)?\n")
+_FRONT_END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
+_TEXT_KEYS = ("title", "scope")
 _BRACKET = re.compile(r"[\[\]{}]")
 _TAG = re.compile(r"(?<![\w/#&])#([\w][\w/-]*[\w]|[\w])")
 _INLINE_CODE = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
@@ -64,17 +70,60 @@ _UNDERLINE = re.compile(r" {0,3}(?:=+|-+)[ \t]*")
 HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
 
 
+class _Loader(yaml.SafeLoader):
+    """Takes a day that no calendar has for what it is, a text."""
+
+    def construct_day(self, node: yaml.ScalarNode) -> object:
+        try:
+            return self.construct_yaml_timestamp(node)
+        except (ValueError, AttributeError):
+            return self.construct_scalar(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_day)
+
+
 def decode_note(data: bytes) -> tuple[str, str]:
     """Return a note's text with plain line ends, and a problem ("" when none)."""
     problem = ""
-    if data.startswith(UTF16_MARKS):
-        text = data.decode("utf-16", errors="replace").removeprefix("\ufeff")
+    mark, encoding = find_encoding(data)
+    if encoding != "utf-8":
+        text = data[len(mark) :].decode(encoding, errors="replace")
         problem = UTF16_PROBLEM
     else:
         text, broken = decode(data)
         if broken:
             problem = "invalid UTF-8: the odd bytes are shown as U+FFFD"
     return text.replace("\r\n", "\n").replace("\r", "\n"), problem
+
+
+def find_encoding(data: bytes) -> tuple[bytes, str]:
+    """Return a note's byte order mark and encoding: `utf-8`, `utf-16-le` or `-be`."""
+    if data.startswith(UTF8_MARK):
+        return UTF8_MARK, "utf-8"
+    for mark, encoding in zip(UTF16_MARKS, ("utf-16-le", "utf-16-be"), strict=True):
+        if data.startswith(mark):
+            return mark, encoding
+    return b"", _guess_encoding(data[:GUESS_BYTES])
+
+
+def _guess_encoding(head: bytes) -> str:
+    """Tell UTF-16 without a mark by its zero bytes, which stand on one side alone:
+    every second byte in Latin text; in any other, which is no UTF-8, at white space.
+    """
+    high, low = head[::2].count(0), head[1::2].count(0)
+    if bool(high) == bool(low):
+        return "utf-8"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+        least = len(head) // 3
+    except UnicodeDecodeError:
+        least = max(len(head) // 50, 1)
+    if low >= least and not high:
+        return "utf-16-le"
+    if high >= least and not low:
+        return "utf-16-be"
+    return "utf-8"
 
 
 def front_matter_of(text: str, body: str) -> str:
@@ -84,20 +133,31 @@ def front_matter_of(text: str, body: str) -> str:
 
 def split_front_matter(text: str) -> tuple[FrontMatter, str]:
     """Return what a note's front matter says and the text after it."""
-    found = _FRONT.match(text)
+    found = _FRONT.match(text, 0, FRONT_MATTER_BYTES)
     if not found:
-        return FrontMatter(), text
+        return FrontMatter(problem=_why_no_front(text)), text
     source, body = found.group(1), text[found.end() :]
-    if len(source) > FRONT_MATTER_BYTES:
-        return FrontMatter(problem="front matter over 64 KiB: not read"), text
+    if not source.strip(" \n"):
+        return FrontMatter(), body
     try:
         _require_shallow(source)
-        said = yaml.safe_load(source)
+        said = yaml.load(source, _Loader)  # noqa: S506 - a SafeLoader
     except Exception:  # noqa: BLE001 - PyYAML lets KeyError, IndexError and more out
         return FrontMatter(problem="front matter is not valid YAML"), text
     if not isinstance(said, dict):
         return FrontMatter(), text
     return _read_front_matter({_as_text(k).lower(): v for k, v in said.items()}), body
+
+
+def _why_no_front(text: str) -> str:
+    """Return what is wrong with a front matter that does not end, "" for a text that
+    has none: a rule on the first line may be all that it is.
+    """
+    begins = text.startswith("---") and _FRONT_BEGIN.match(text)
+    if not begins:
+        return ""
+    is_long = _FRONT_END.search(text, begins.end())
+    return f"front matter {'over 64 KiB' if is_long else 'has no end'}: not read"
 
 
 def _require_shallow(source: str) -> None:
@@ -111,7 +171,15 @@ def _require_shallow(source: str) -> None:
 
 def _read_front_matter(said: dict[str, object]) -> FrontMatter:
     day = next((d for k in ("date", "created") if (d := _as_day(said.get(k)))), "")
+    odd = [key for key in _TEXT_KEYS if not _is_text(said.get(key))]
+    odd += [
+        key
+        for key in ("tags", "aliases", "alias")
+        if not (isinstance(said.get(key), list) or _is_text(said.get(key)))
+    ]
+    odd += [key for key in ("date", "created") if said.get(key) and not day]
     return FrontMatter(
+        problem=f"front matter: not understood: {', '.join(odd)}" if odd else "",
         title=_as_text(said.get("title"))[:TITLE_CHARS],
         scope=_as_text(said.get("scope")),
         day=day,
@@ -120,7 +188,13 @@ def _read_front_matter(said: dict[str, object]) -> FrontMatter:
     )
 
 
+def _is_text(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float | date)
+
+
 def _as_text(value: object) -> str:
+    if isinstance(value, date):
+        value = value.isoformat()
     if not isinstance(value, str | int | float):
         return ""
     try:
@@ -132,20 +206,17 @@ def _as_text(value: object) -> str:
 
 
 def _as_texts(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = value.split(",")
     if not isinstance(value, list):
-        return ()
+        value = _as_text(value).split(",")
     return tuple(text for item in value[:200] if (text := _as_text(item)))
 
 
 def _as_day(value: object) -> str:
-    if isinstance(value, date):
-        return value.isoformat()[:10]
     try:
-        return date.fromisoformat(_as_text(value)[:10]).isoformat()
+        day = date.fromisoformat(_as_text(value)[:10])
     except ValueError:
         return ""
+    return day.isoformat() if FIRST_YEAR <= day.year <= LAST_YEAR else ""
 
 
 def find_tags(text: str) -> list[str]:
@@ -196,6 +267,8 @@ def first_heading(text: str) -> str:
         if HEADING.match(line):
             return line.strip().strip("#").strip()[:TITLE_CHARS]
         if line.strip():
+            if _UNDERLINE.fullmatch(line):
+                return ""
             is_setext = _UNDERLINE.fullmatch("".join(lines[number + 1 : number + 2]))
             return line.strip()[:TITLE_CHARS] if is_setext else ""
     return ""

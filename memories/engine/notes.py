@@ -6,6 +6,7 @@ the index's.
 
 from __future__ import annotations
 
+import errno
 import os
 import unicodedata
 from collections.abc import Iterator
@@ -54,18 +55,27 @@ class Notes:
         seen: set[str] = set()
         for found in files.walk(self._store):
             path = unicodedata.normalize("NFC", found.relative.decode(errors="replace"))
-            is_day = bool(daylog.DAY_NAME.fullmatch(path.rpartition("/")[2]))
-            if found.problem and not (is_day and found.problem == files.TOO_LARGE):
-                yield Skipped(path, found.problem)
+            file = StoreFile(path, found.relative, found.stamp)
+            if found.problem and not (file.day and found.problem == files.TOO_LARGE):
+                yield Skipped(path, found.problem, found.hides)
             elif path in seen:
                 yield Skipped(path, "another file has the same name in another form")
             else:
                 seen.add(path)
-                yield StoreFile(path, found.relative, found.stamp)
+                yield file
 
     def read(self, raw: bytes) -> tuple[bytes, files.Stamp]:
         """Return a file's bytes and their stamp. Raises: OSError."""
+        if self._is_behind_link(raw):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return files.read(self.locate(raw))
+
+    def _is_behind_link(self, raw: bytes) -> bool:
+        """Whether a folder of the path has become a link: a scan follows none, so the
+        file that was found there is gone, whatever lies at the link's other end.
+        """
+        ends = [at for at, character in enumerate(raw) if character == ord("/")]
+        return any(self.locate(raw[:end]).is_symlink() for end in ends)
 
     def locate(self, raw: bytes) -> Path:
         """Return where a scanned file lies; `raw` only ever comes from a scan."""
@@ -75,7 +85,8 @@ class Notes:
         return f"{day}.md"
 
     def stamp(self, raw: bytes) -> files.Stamp | None:
-        return files.stamp_of(self.locate(raw))
+        """Return a file's stamp, None where no scan would find it."""
+        return None if self._is_behind_link(raw) else files.stamp_of(self.locate(raw))
 
     def append_block(
         self, day: str, block: bytes, *, expected: files.Stamp | None

@@ -232,7 +232,7 @@ class Reading(Searching):
     @on_index
     def read_memory(self, caller: t.Caller, *, id: str, offset: int = 0) -> t.Memory:
         """Return a memory's text from `offset`, in code points, and what is known."""
-        rules.require_text("id", id, rules.OBJECT_CHARS)
+        id = rules.require_id("id", id)
         if offset < 0:
             message = f"offset is {offset}; it counts characters from 0"
             raise Invalid(message)

@@ -15,10 +15,19 @@ REPORTS_KEPT_MS = 7 * 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file of the store that is passed over, and why."""
+    """A file of the store that is passed over, and why.
+
+    `hides` is true where nothing can be said of what lies at or below the path.
+    """
 
     path: str
     reason: str
+    hides: bool = False
+
+    def is_over(self, path: str) -> bool:
+        """Whether a file may still lie where it was, unseen because of this."""
+        within = not self.path or path == self.path or path.startswith(f"{self.path}/")
+        return self.hides and within
 
 
 @dataclass(slots=True)

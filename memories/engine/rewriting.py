@@ -7,14 +7,13 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from .errors import Conflict, Invalid
-from .markdown import UTF16_MARKS
+from .markdown import find_encoding
 
 Spans = Sequence[tuple[int, int]]
 
 REDACTED = "[redacted]"
 """Stands where words were taken out, so that nobody takes the rest for the whole."""
 
-_UTF8_MARK = b"\xef\xbb\xbf"
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -81,12 +80,7 @@ def check_spans(spans: object, length: int) -> list[tuple[int, int]]:
 
 def _decode(data: bytes) -> tuple[bytes, str, str]:
     """Return byte order mark, encoding and text with its own line ends."""
-    mark, encoding = b"", "utf-8"
-    if data.startswith(UTF16_MARKS):
-        mark = data[:2]
-        encoding = "utf-16-le" if mark == UTF16_MARKS[0] else "utf-16-be"
-    elif data.startswith(_UTF8_MARK):
-        mark = _UTF8_MARK
+    mark, encoding = find_encoding(data)
     try:
         return mark, encoding, data[len(mark) :].decode(encoding)
     except UnicodeError as fault:

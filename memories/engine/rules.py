@@ -18,6 +18,10 @@ STATEMENT_CHARS = 4_000
 NAME_CHARS = 200
 OBJECT_CHARS = 4_000
 SOURCE_CHARS = 100
+NAMED_BY_PATH = ("note:", "entry:")
+ID_CHARS = 5_000
+"""A path has at most 4,095 bytes."""
+
 QUERY_CHARS = 10_000
 NOTE_CHARS = 1_000_000
 """Of a note that its owner rewrites in the product."""
@@ -51,6 +55,33 @@ def require_text(name: str, value: str, most_chars: int, *, blank: bool = False)
         message = f"{name} is empty: say what to keep or look for"
         raise Invalid(message)
     return value
+
+
+def require_id(name: str, value: str) -> str:
+    """Return a memory's id as it is looked up. Raises: Invalid or TooLarge.
+
+    A file's name, and so its id, may hold control characters, and be typed in
+    another form of Unicode than the id's own.
+    """
+    if not value.startswith(NAMED_BY_PATH):
+        _require_characters(name, value)
+    if _SURROGATE.search(value) or "\0" in value:
+        message = f"{name} holds U+0000 or a lone surrogate, which no id does"
+        raise Invalid(message)
+    if len(value) > ID_CHARS:
+        message = (
+            f"{name} has {len(value):,} characters; no id has more than {ID_CHARS:,}"
+        )
+        raise TooLarge(message)
+    if not value.strip():
+        message = f"{name} is empty: use an id that a read or a receipt returned"
+        raise Invalid(message)
+    return fold_id(value)
+
+
+def fold_id(value: str) -> str:
+    """Return an id in the one form of Unicode that ids have."""
+    return unicodedata.normalize("NFC", value)
 
 
 def _require_characters(name: str, value: str) -> None:

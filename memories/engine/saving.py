@@ -155,6 +155,7 @@ class Saving(Operations):
         if day:
             rules.parse_day(day)
         label = source_label(caller, source)
+        replaces = rules.fold_id(replaces)
         self._require_replaceable(caller, replaces)
         kept, warnings = self._read_cites(caller, cites)
         self._look_at_days(day, time_zone)
@@ -271,10 +272,10 @@ class Saving(Operations):
             writer=caller.name,
             writer_id=caller.connection_id,
             source=source_label(caller, source),
-            replaces=replaces,
+            replaces=rules.fold_id(replaces),
             request=caller.request_id,
         )
-        self._require_replaceable(caller, replaces)
+        self._require_replaceable(caller, wanted.replaces)
         wanted.cites, warnings = self._read_cites(caller, cites)
         for _ in range(ATTEMPTS):
             try:
@@ -358,7 +359,7 @@ class Saving(Operations):
     def _require_replaceable(self, caller: t.Caller, memory_id: str) -> None:
         if not memory_id:
             return
-        rules.require_text("replaces", memory_id, rules.OBJECT_CHARS)
+        rules.require_id("replaces", memory_id)
         if memory_id.startswith("fact:"):
             message = (
                 "replaces takes the id of a note or an entry; a fact is corrected by "
@@ -377,7 +378,8 @@ class Saving(Operations):
     ) -> tuple[list[str], list[t.Warning]]:
         """Return the cited ids, and a warning for each that is not known."""
         rules.require_text("cites", cites, rules.OBJECT_CHARS, blank=True)
-        named = [part.strip() for part in cites.split(",") if part.strip()]
+        parts = [rules.fold_id(part.strip()) for part in cites.split(",")]
+        named = [part for part in parts if part]
         if len(named) > CITES_MOST:
             message = f"cites names {len(named)} memories; at most {CITES_MOST}"
             raise TooLarge(message)

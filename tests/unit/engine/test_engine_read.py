@@ -499,7 +499,7 @@ def test_read_of_what_is_not_there(home: Home, claude: t.Caller, unknown: str):
         engine.read_memory(claude, id=unknown)
 
 
-@pytest.mark.parametrize("refused", ["", " ", "note:\x00", "note:\ud800", "x" * 4_001])
+@pytest.mark.parametrize("refused", ["", " ", "note:\x00", "note:\ud800", "x" * 5_001])
 def test_read_of_what_is_no_id(engine: Engine, claude: t.Caller, refused: str):
     with pytest.raises(Invalid):
         engine.read_memory(claude, id=refused)
