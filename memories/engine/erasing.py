@@ -134,7 +134,7 @@ class Erasing(Hands):
         earlier = lives.other_lives_at(key)
         changes = [
             past.event
-            for kind in ("replace", "redact")
+            for kind in ("revise", "redact")
             for past in lives.past_of(key, kind)
         ]
         found = facts.get_events([retirement, *earlier, *changes])
@@ -247,7 +247,7 @@ class Erasing(Hands):
             self._redact_entry(redaction, key)
         else:
             self._redact_note(redaction)
-        for past in self.index.lives.past_of(key, "replace"):
+        for past in self.index.lives.past_of(key, "revise"):
             if self.shelf.read(past.sha256) is None:
                 (event,) = self.index.facts.get_events([past.event])
                 lines[past.event] = strip_line(event, key)
@@ -329,7 +329,7 @@ class Erasing(Hands):
         """
         self._void_set_aside(_words(words))
         self._void_unnamed(lasting_id(key), _words(words), set())
-        pasts = self.index.lives.past_of(key, "replace")
+        pasts = self.index.lives.past_of(key, "revise")
         for past in pasts:
             data = self.shelf.read(past.sha256) or b""
             held = text_of_kept(data, is_entry=lasting_id(key).startswith("#"))

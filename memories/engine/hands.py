@@ -431,7 +431,7 @@ class Hands(Keeping):
         """A file is gone: its notes with it, its entries not silently."""
         gone = self.index.passages.entries_of(path)
         now = self.index.note_move(path)
-        if now and self.index.lives.past_of(f"note:{path}", "replace"):
+        if now and self.index.lives.past_of(f"note:{path}", "revise"):
             self._append_by_hand("move", f"note:{path}", rules.GLOBAL_SCOPE, now)
         self.index.remove_file(path)
         self._rescue_entries(gone)

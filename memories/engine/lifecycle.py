@@ -234,7 +234,7 @@ class Lifecycle(Operations):
                 "the file"
             )
             raise Invalid(message)
-        event = self._event(caller, "replace", row.id, row.scope)
+        event = self._event(caller, "revise", row.id, row.scope)
         self.store.replace_words(event, row, text)
         at_ms = rules.parse_moment("at", event.recorded_at)
         return _revision(row.id, at_ms, event.id, sha256(text.encode()))
@@ -450,7 +450,7 @@ class Lifecycle(Operations):
     ) -> t.EarlierText:
         """Return what a memory said before the owner replaced it in `event_id`."""
         self._require_own(caller)
-        for past in self.store.index.lives.past_of(self._key(caller, id), "replace"):
+        for past in self.store.index.lives.past_of(self._key(caller, id), "revise"):
             if past.event == event_id:
                 is_entry = id.startswith("entry:")
                 text = self.store.kept_text(past.sha256, is_entry=is_entry)

@@ -38,7 +38,7 @@ TABLES = (
        contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2')""",
 )
 
-KINDS = frozenset({"retire", "restore", "replace", "redact", "move", "erase"})
+KINDS = frozenset({"retire", "restore", "revise", "redact", "move", "erase"})
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +99,7 @@ class Lives:
             self._move_past(key, note_of(key))
         elif event.kind == "move":
             self._move_past(key, f"note:{event.path}")
-        elif event.kind in ("replace", "redact"):
+        elif event.kind in ("revise", "redact"):
             self._db.execute(
                 "INSERT OR REPLACE INTO past VALUES(?, ?, ?, ?, ?)",
                 (

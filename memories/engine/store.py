@@ -169,7 +169,7 @@ class Store(Erasing):
         """Return the events that replaced a memory's words, the newest first; one that
         was decided but not done, since the disk refused, has replaced nothing.
         """
-        pasts = self.index.lives.past_of(key, "replace")
+        pasts = self.index.lives.past_of(key, "revise")
         is_entry = key.startswith(("#", "entry:"))
         if pasts and self.kept_text(pasts[0].sha256, is_entry=is_entry) == text:
             pasts = pasts[1:]
