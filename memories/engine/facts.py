@@ -593,7 +593,7 @@ _DOINGS = """(SELECT id, body->>'kind' AS kind, at_ms, writer,
     CASE WHEN about = '' THEN 'fact:' || id ELSE about END AS memory,
     coalesce(body->>'scope', 'global') AS scope FROM event
     WHERE body->>'kind' IN
-    ('save', 'repeat', 'retire', 'restore', 'replace', 'redact'))"""
+    ('save', 'repeat', 'retire', 'restore', 'revise', 'redact'))"""
 _events = msgspec.json.Decoder(Event)
 
 

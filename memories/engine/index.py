@@ -17,7 +17,7 @@ from . import facts, files, lives, passages
 from .errors import Busy
 from .types import Event
 
-FORMAT = "13"
+FORMAT = "14"
 """Raised with every change of the tables: an index of another format is rebuilt."""
 
 _TABLES = (

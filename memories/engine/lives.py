@@ -30,7 +30,7 @@ TABLES = (
        body TEXT, settled INT, row TEXT)""",
     "CREATE INDEX life_path ON life(path)",
     "CREATE INDEX life_unsettled ON life(settled) WHERE settled=0",
-    # What was replaced or redacted, by the key of the memory.
+    # What was revised or redacted, by the key of the memory.
     """CREATE TABLE past(event TEXT PRIMARY KEY, key TEXT, kind TEXT, at_ms INT,
        sha256 TEXT) WITHOUT ROWID""",
     "CREATE INDEX past_key ON past(key)",
@@ -236,7 +236,7 @@ class Lives:
         return int(row[0]) if row else 0
 
     def past_of(self, memory_key: str, kind: str) -> list[Past]:
-        """Return what replaced or redacted a memory, the newest first."""
+        """Return what revised or redacted a memory, the newest first."""
         rows = self._db.execute(
             "SELECT event, at_ms, sha256 FROM past WHERE key=? AND kind=? "
             "ORDER BY event DESC",
@@ -250,7 +250,7 @@ class Lives:
         """Whether kept bytes belong to something retired or to an earlier text."""
         row = self._db.execute(
             "SELECT EXISTS(SELECT 1 FROM life WHERE state='retired' AND sha256=?1) "
-            "OR EXISTS(SELECT 1 FROM past WHERE kind='replace' AND sha256=?1)",
+            "OR EXISTS(SELECT 1 FROM past WHERE kind='revise' AND sha256=?1)",
             (sha256,),
         ).fetchone()
         return bool(row and row[0])
@@ -259,7 +259,7 @@ class Lives:
         """Whether kept bytes belong to something that these events do not speak of."""
         rows = self._db.execute(
             "SELECT event FROM life WHERE state='retired' AND sha256=?1 "
-            "UNION SELECT event FROM past WHERE kind='replace' AND sha256=?1",
+            "UNION SELECT event FROM past WHERE kind='revise' AND sha256=?1",
             (sha256,),
         )
         return any(row[0] not in events for row in rows)

@@ -490,7 +490,7 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     `about` is the memory an event speaks of: the value a repeat belongs to, the
     memory a retire or restore moves; "" for a save, which is its own value.
-    `sha256` is that of the bytes a retire or replace kept in `retired/`; `by` says
+    `sha256` is that of the bytes a retire or revise kept in `retired/`; `by` says
     whose hand it was ("hand" in an editor, "owner" in the product). `file` is the
     path as the disk spells it, where that is not `path`, and `modified_at` the file's
     time. `unfinished` is on an erase or redact whose words may still be in files;
