@@ -40,13 +40,16 @@ class FakeClock:
 class Home:
     """A workspace and the engine on it; every engine opened here is closed."""
 
-    def __init__(self, directory: Path, clock: FakeClock) -> None:
+    def __init__(
+        self, directory: Path, clock: FakeClock, *, is_new: bool = True
+    ) -> None:
         self.directory = directory
         self.store = directory / "store"
         self.clock = clock
         self._numbers = itertools.count()
         self._engines: list[Engine] = []
-        create_workspace(directory, WORKSPACE_ID)
+        if is_new:
+            create_workspace(directory, WORKSPACE_ID)
 
     def open(
         self,
