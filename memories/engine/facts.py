@@ -391,19 +391,7 @@ class Facts:
         value = self.find_value(value_id)
         if value is None or value.retired or value.to_ms is not None:
             return
-        row = MemoryRow(
-            id=value_id,
-            kind="fact",
-            path="",
-            title=title_of_value(value),
-            scope=value.scope,
-            source=value.source,
-            writer=value.writer,
-            writer_id=value.writer_id,
-            at_ms=value.from_ms,
-            day=rules.render_day(value.from_ms),
-            replaces=self.lines_of(value_id)[0].replaces,
-        )
+        row = row_of_value(value, self.lines_of(value_id)[0].replaces)
         whole, shorter = subject_forms(value.subject)
         for form in dict.fromkeys((whole, *shorter)):
             self._db.execute(
@@ -595,6 +583,23 @@ _DOINGS = """(SELECT id, body->>'kind' AS kind, at_ms, writer,
     WHERE body->>'kind' IN
     ('save', 'repeat', 'retire', 'restore', 'revise', 'redact'))"""
 _events = msgspec.json.Decoder(Event)
+
+
+def row_of_value(value: ValueRow, replaces: str = "") -> MemoryRow:
+    """Return a fact's row, without words."""
+    return MemoryRow(
+        id=value.id,
+        kind="fact",
+        path="",
+        title=title_of_value(value),
+        scope=value.scope,
+        source=value.source,
+        writer=value.writer,
+        writer_id=value.writer_id,
+        at_ms=value.from_ms,
+        day=rules.render_day(value.from_ms),
+        replaces=replaces,
+    )
 
 
 def title_of_value(value: ValueRow) -> str:

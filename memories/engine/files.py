@@ -260,28 +260,11 @@ class Disk:
         between no system call can look: what is saved just there is lost).
         Raises: OSError if the old file still stands; DiskFailed if that is unknown.
         """
-        temporary = path.parent / f"{TEMPORARY_PREFIX}{os.urandom(6).hex()}.tmp"
-        try:
-            descriptor = self._open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[self._write(descriptor, bytes(view)) :]
-                self._flush(descriptor)
-                stamp = Stamp.of(os.fstat(descriptor))
-            finally:
-                os.close(descriptor)
+        with self._temporary(path, data) as (temporary, stamp):
             if expected is not None and stamp_of(path) != expected:
                 raise Changed
             self._rename(temporary, path)
-        except (OSError, Changed):
-            if os.path.lexists(temporary):
-                self._unlink(temporary)
-            raise
-        try:
-            self._flush_folder(path.parent)
-        except OSError as fault:
-            raise DiskFailed(str(fault.strerror)) from fault
+        self._flush_name(path)
         return stamp
 
     def create(self, path: Path, data: bytes, *, mtime_ns: int) -> Stamp:
@@ -292,6 +275,16 @@ class Disk:
         """
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        with self._temporary(path, data, mtime_ns) as (temporary, stamp):
+            self._place_new(temporary, path)
+        self._flush_name(path)
+        return stamp
+
+    @contextmanager
+    def _temporary(
+        self, path: Path, data: bytes, mtime_ns: int | None = None
+    ) -> Iterator[tuple[Path, Stamp]]:
+        """A flushed file with the data beside `path`; gone again if what follows fails."""
         temporary = path.parent / f"{TEMPORARY_PREFIX}{os.urandom(6).hex()}.tmp"
         try:
             descriptor = self._open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -299,21 +292,24 @@ class Disk:
                 view = memoryview(data)
                 while view:
                     view = view[self._write(descriptor, bytes(view)) :]
-                self._set_time(descriptor, mtime_ns)
+                if mtime_ns is not None:
+                    self._set_time(descriptor, mtime_ns)
                 self._flush(descriptor)
                 stamp = Stamp.of(os.fstat(descriptor))
             finally:
                 os.close(descriptor)
-            self._place_new(temporary, path)
-        except OSError:
+            yield temporary, stamp
+        except (OSError, Changed):
             if os.path.lexists(temporary):
                 self._unlink(temporary)
             raise
+
+    def _flush_name(self, path: Path) -> None:
+        """Make a name that was just given last. Raises: DiskFailed."""
         try:
             self._flush_folder(path.parent)
         except OSError as fault:
             raise DiskFailed(str(fault.strerror)) from fault
-        return stamp
 
     def _place_new(self, temporary: Path, path: Path) -> None:
         """Give a file its name without ever taking the place of another."""

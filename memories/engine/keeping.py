@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from . import daylog, files, markdown, rows, rules
 from .errors import Busy, Corrupt, EngineError, Invalid
+from .facts import row_of_value
 from .index import FAULTS, Index, IndexFull, IndexUnusable
 from .ledger import ERASE, LEDGER_NAME, Ledger, checksum_of, loss_of, render_line
 from .lives import KINDS as LIFE_KINDS
@@ -435,7 +436,7 @@ class Keeping:
         if value is None:
             self.index.lives.forget(life.key)
             return
-        row = rows.row_of_value(value)
+        row = row_of_value(value)
         words = f"{value.object}\n{value.statement}"
         self.index.lives.settle(life.key, row, f"{value.subject}\n{words}")
 

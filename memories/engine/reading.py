@@ -28,11 +28,10 @@ from .answers import (
     unknown_memory,
 )
 from .errors import Busy, Invalid
-from .facts import ValueRow
+from .facts import ValueRow, row_of_value
 from .lives import Life
 from .operation import on_index
 from .passages import MemoryRow, lasting_id
-from .rows import row_of_value
 from .searching import Searching
 from .shelf import sha256
 

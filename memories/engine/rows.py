@@ -13,7 +13,6 @@ import msgspec
 from . import daylog, markdown, rules
 from .chunks import Chunk, iter_chunks
 from .errors import Invalid
-from .facts import ValueRow, title_of_value
 from .notes import StoreFile
 from .passages import MemoryRow
 
@@ -104,22 +103,6 @@ def row_of_entry(path: str, day: str, entry: daylog.Entry) -> MemoryRow:
         tags=markdown.find_tags(entry.text),
         links=markdown.find_wikilinks(entry.text),
         replaces=marker.replaces,
-    )
-
-
-def row_of_value(value: ValueRow) -> MemoryRow:
-    """Return a fact's row, without words."""
-    return MemoryRow(
-        id=value.id,
-        kind="fact",
-        path="",
-        title=title_of_value(value),
-        scope=value.scope,
-        source=value.source,
-        writer=value.writer,
-        writer_id=value.writer_id,
-        at_ms=value.from_ms,
-        day=rules.render_day(value.from_ms),
     )
 
 

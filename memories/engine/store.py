@@ -36,8 +36,7 @@ class Store(Erasing):
         raw = self._raw_of(row.path)
         data, stamp = self._writing(lambda: self.notes.read(raw))
         if row.kind == "entry":
-            found = daylog.parse_day(data).entries
-            entry = next((one for one in found if one.marker.id == row.entry), None)
+            entry = _find_entry(data, row.entry)
             if entry is None:
                 return False
             daylog.require_rewritable(data)  # before anything is decided
@@ -206,8 +205,7 @@ class Store(Erasing):
         raw = self._raw_of(row.path)
         data, stamp = self._writing(lambda: self.notes.read(raw))
         if row.kind == "entry":
-            found = daylog.parse_day(data).entries
-            entry = next((one for one in found if one.marker.id == row.entry), None)
+            entry = _find_entry(data, row.entry)
             if entry is None:
                 raise files.Changed
             earlier = entry.block
@@ -250,3 +248,8 @@ class Store(Erasing):
         else:
             message = "is your own, or was edited: it is a note and not updated"
             self.reports.add("page-kept", message, page.PAGE_NAME)
+
+
+def _find_entry(data: bytes, entry_id: str) -> daylog.Entry | None:
+    found = daylog.parse_day(data).entries
+    return next((one for one in found if one.marker.id == entry_id), None)

@@ -82,23 +82,23 @@ def _current(workspace: Workspace) -> Iterator[str]:
 
 def measure_reads(workspace: Workspace) -> Iterator[Figure]:
     opened = workspace.open()
+    yield from _reads(opened, below=4)
+    opened.close()
+
+
+def _reads(opened: engine.Engine, *, below: float) -> Iterator[Figure]:
+    """Every read asks another question."""
     settle()
     questions = corpus.iter_questions(1)
-    seconds = time_each(
-        lambda question: opened.get_context(CALLER, query=question),
-        questions,
-        count=QUESTIONS,
-        warm_up=WARM_UP,
-    )
-    yield figure("get_context", seconds, below=4)
-    seconds = time_each(
-        lambda question: opened.search_text(CALLER, query=question),
-        questions,
-        count=QUESTIONS,
-        warm_up=WARM_UP,
-    )
-    yield figure("search_text", seconds)
-    opened.close()
+    reads = (("get_context", opened.get_context), ("search_text", opened.search_text))
+    for name, read in reads:
+        seconds = time_each(
+            lambda question: read(CALLER, query=question),  # noqa: B023 - called at once
+            questions,
+            count=QUESTIONS,
+            warm_up=WARM_UP,
+        )
+        yield figure(name, seconds, below=below if name == "get_context" else None)
 
 
 def measure_writes(workspace: Workspace) -> Iterator[Figure]:
@@ -180,22 +180,7 @@ def measure_large(workspace: Workspace) -> Iterator[Figure]:
         median=wall,
         note=f"{chunks:,} chunks, {spent / chunks * 1000:.2f} ms CPU each",
     )
-    settle()
-    questions = corpus.iter_questions(1)
-    seconds = time_each(
-        lambda question: opened.get_context(CALLER, query=question),
-        questions,
-        count=QUESTIONS,
-        warm_up=WARM_UP,
-    )
-    yield figure("get_context, by words", seconds, below=12)
-    seconds = time_each(
-        lambda question: opened.search_text(CALLER, query=question),
-        questions,
-        count=QUESTIONS,
-        warm_up=WARM_UP,
-    )
-    yield figure("search_text", seconds)
+    yield from _reads(opened, below=12)
 
     def index_again(_: None) -> None:
         opened.index_memory(CALLER)

@@ -3,36 +3,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import strategies as st
 
 from memories.engine import markdown
-
-AT = "2026-11-30T14:05:12.123Z"
-texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
-tricky = st.lists(
-    st.sampled_from(
-        [
-            *(
-                "<!--",
-                " ",
-                "\t",
-                "\\",
-                "renor",
-                "/renor",
-                " {",
-                "}",
-                " -->",
-                "\n",
-                "\r",
-            ),
-            *("\r\n", "## 14:05\n", '<!-- renor {"id":"e1"} -->', "<!-- /renor e1 -->"),
-            *("words", "\ufeff", "é", "漢", "\u2028", "# 2026-11-30\n", "```\n"),
-        ]
-    ),
-    min_size=1,
-    max_size=12,
-).map("".join)
-
 
 # --- notes
 
