@@ -35,6 +35,9 @@ def rehearse(workspaces: Path) -> None:
             "---\ntags: [a]\n---\n# A note\n\nwith words, and a [[link]].\n",
             encoding="utf-8",
         )
+        (directory / "store" / "link.md").write_text(
+            "# Link\n\nWhat the note is about: words again.\n", encoding="utf-8"
+        )
         for round_number in range(ROUNDS):
             engine = Engine(directory, disk=_QuickDisk())
             _use(engine, round_number)
@@ -48,7 +51,13 @@ def _use(engine: Engine, number: int) -> None:
     )
     for _ in range(ROUNDS if number == 0 else 1):
         engine.get_context(_CALLER, query=f"which round has the rehearsal, {number}?")
+    engine.get_context(_CALLER, query="a note with words")
     engine.search_text(_CALLER, query="with words")
+    engine.lookup_entity(_CALLER, name="link")
+    saved = engine.remember(_CALLER, statement=f"Retired in round {number}.")
+    engine.read_memory(_CALLER, id=saved.id)
+    engine.retire_memory(_CALLER, id=saved.id)
+    engine.restore_memory(_CALLER, id=saved.id)
     engine.retrieve_memory(_CALLER, subject="rehearsal", include_history=True)
     engine.memory_status(_CALLER)
     engine.list_recent(_CALLER)
