@@ -26,6 +26,10 @@ from .shelf import sha256
 from .types import Event
 
 WORD = re.compile(r"\w{4,}")
+LINE_CHARS = 8
+WHOLE_CHARS = 6
+"""A shorter word is taken out of other lines only where it stands by itself."""
+
 KEPT_OF_ERASED = ("id", "kind", "recorded_at", "valid_from", "supersedes")
 """What a line keeps that has lost its words: a gap must stay a gap."""
 
@@ -96,7 +100,7 @@ class Erasing(Hands):
         key = lasting_id(erasure.about)
         events = self._events_of(key)
         digests = {event.sha256 for event in events if event.sha256}
-        words = self._words_of(key, digests)
+        words = self._telling(self._texts_of(key, digests), 0)
         self._void_set_aside(words)
         self._void_unnamed(key, words, digests)
         if key.startswith("#"):
@@ -134,21 +138,16 @@ class Erasing(Hands):
         earlier = lives.other_lives_at(key)
         changes = [
             past.event
-            for kind in ("revise", "redact")
+            for kind in ("revise", "redact", "move")
             for past in lives.past_of(key, kind)
         ]
         found = facts.get_events([retirement, *earlier, *changes])
         for one in (key, *(f"{note}@{event_id}" for event_id in earlier)):
             found += facts.events_about(one)
-        path = note.removeprefix("note:")
-        return found + [
-            event
-            for event in facts.events_of_kind("move")
-            if path in (event.path, event.about.removeprefix("note:"))
-        ]
+        return found
 
-    def _words_of(self, key: str, digests: Iterable[str]) -> set[str]:
-        """Return the words of a memory's kept bytes, of a fact its sentences'."""
+    def _texts_of(self, key: str, digests: Iterable[str]) -> list[str]:
+        """Return the texts of a memory's kept bytes, of a fact its sentences."""
         texts = []
         if key.startswith("fact:"):
             for line in self.index.facts.lines_of(key):
@@ -156,7 +155,23 @@ class Erasing(Hands):
         for digest in digests:
             data = self.shelf.read(digest) or b""
             texts.append(text_of_kept(data, is_entry=key.startswith("#")))
-        return _words(texts)
+        return texts
+
+    def _telling(self, texts: Iterable[str], most: int) -> set[str]:
+        """Return what tells these texts from others: their lines, and their words that
+        stand in no more than `most` passages.
+        """
+        kept = list(texts)
+        passages = self.index.passages
+        stems = {word: passages.stems(word) for word in _words(kept)}
+        each = passages.frequencies({stem for some in stems.values() for stem in some})
+        words = {
+            word
+            for word, some in stems.items()
+            if min((each.get(stem, 0) for stem in some), default=0) <= most
+        }
+        lines = {line.strip().casefold() for text in kept for line in text.splitlines()}
+        return words | {line for line in lines if len(line) >= LINE_CHARS}
 
     def _discard(self, digests: Iterable[str], events: set[str]) -> None:
         """Remove kept bytes, unless they belong to another memory too."""
@@ -243,10 +258,12 @@ class Erasing(Hands):
         key = lasting_id(redaction.about)
         if key.startswith("fact:"):
             lines |= self._redact_lines(redaction)
-        elif key.startswith("#"):
-            self._redact_entry(redaction, key)
         else:
-            self._redact_note(redaction)
+            is_entry = key.startswith("#")
+            redact = self._redact_entry if is_entry else self._redact_note
+            if not redact(redaction, key):
+                # The text was changed after the decision: nothing was taken out.
+                lines[redaction.id] = strip_line(redaction, key)
         for past in self.index.lives.past_of(key, "revise"):
             if self.shelf.read(past.sha256) is None:
                 (event,) = self.index.facts.get_events([past.event])
@@ -261,18 +278,22 @@ class Erasing(Hands):
         if sha256(text.encode()) != redaction.sha256:
             return {}
         words = _cut_out(text, redaction.spans)
-        self._void_set_aside(_words(words))
+        self._void_set_aside(self._telling(words, 1))
         lines = {}
         for event in self.index.facts.lines_of(redaction.about):
             said = self._line_of(event.id)
             for member in ("object", "statement"):
-                if member in said:
-                    said[member] = _without(str(said[member]), words)
+                kept = str(said.get(member, ""))
+                if kept == text:
+                    said[member] = rewriting.cut(kept, redaction.spans)
+                elif kept:
+                    said[member] = _without(kept, words)
             lines[event.id] = said | {"redacted": event.redacted + 1}
         return lines
 
-    def _redact_entry(self, redaction: Event, key: str) -> None:
-        """Take the words out of an entry and out of every copy of it.
+    def _redact_entry(self, redaction: Event, key: str) -> bool:
+        """Take the words out of an entry and out of every copy of it. Returns whether
+        they are out, by this or by an earlier, interrupted try.
 
         What tells the words is the text with the redaction's digest: it goes last.
         """
@@ -280,6 +301,7 @@ class Erasing(Hands):
         told: list[tuple[bytes, bytes, files.Stamp]] = []
         others: list[tuple[bytes, bytes, files.Stamp]] = []
         words: list[str] = []
+        is_done = False
         for raw in dict.fromkeys([redaction.path.encode(), *self._day_logs()]):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 data, stamp = self.notes.read(raw)
@@ -287,8 +309,9 @@ class Erasing(Hands):
                 same = [x for x in texts if sha256(x.encode()) == redaction.sha256]
                 (told if same else others).append((raw, data, stamp))
                 words = _cut_out(same[0], spans) if same else words
+                is_done |= any(rewriting.REDACTED in one for one in texts)
         if not told:
-            return
+            return is_done
 
         def change(text: str) -> str:
             if sha256(text.encode()) == redaction.sha256:
@@ -300,20 +323,21 @@ class Erasing(Hands):
             changed = daylog.revise_all(data, entry_id, change)
             if changed != data:
                 self.disk.replace(self.notes.locate(raw), changed, expected=stamp)
+        return True
 
-    def _redact_note(self, redaction: Event) -> None:
+    def _redact_note(self, redaction: Event, _key: str) -> bool:
         known = self.index.find_file(redaction.path)
         raw = known[0] if known else redaction.path.encode()
         try:
             data, stamp = self.notes.read(raw)
         except FileNotFoundError:
-            return
+            return False
         day = StoreFile(redaction.path, raw, stamp).day
         start, text = 0, markdown.decode_note(data)[0]
         if day:
             start, text = rows.find_body(daylog.parse_day(data).hand_text, day)
         if sha256(text.encode()) != redaction.sha256:
-            return
+            return rewriting.REDACTED in text
         self._forget_earlier(redaction.about, _cut_out(text, redaction.spans))
         if day:
             there = [(start + begin, start + end) for begin, end in redaction.spans]
@@ -321,14 +345,16 @@ class Erasing(Hands):
         else:
             changed = rewriting.cut_words(data, redaction.spans)
         self.disk.replace(self.notes.locate(raw), changed, expected=stamp)
+        return True
 
     def _forget_earlier(self, key: str, words: list[str]) -> None:
         """Let go of what was set aside and of earlier texts that hold the words.
 
         Before the file itself: once its words are gone, nobody could say which.
         """
-        self._void_set_aside(_words(words))
-        self._void_unnamed(lasting_id(key), _words(words), set())
+        telling = self._telling(words, 1)
+        self._void_set_aside(telling)
+        self._void_unnamed(lasting_id(key), telling, set())
         pasts = self.index.lives.past_of(key, "revise")
         for past in pasts:
             data = self.shelf.read(past.sha256) or b""
@@ -368,7 +394,11 @@ def _cut_out(text: str, spans: rewriting.Spans) -> list[str]:
 
 def _without(text: str, words: list[str]) -> str:
     for word in sorted(words, key=len, reverse=True):
-        text = text.replace(word, rewriting.REDACTED)
+        if len(word) >= WHOLE_CHARS:
+            text = text.replace(word, rewriting.REDACTED)
+        else:
+            by_itself = rf"(?<!\w){re.escape(word)}(?!\w)"
+            text = re.sub(by_itself, lambda _: rewriting.REDACTED, text)
     return text
 
 

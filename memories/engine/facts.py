@@ -207,13 +207,21 @@ class Facts:
         )
 
     def citing(
-        self, targets: Sequence[str], scopes: Sequence[str] | None, limit: int
+        self,
+        targets: Sequence[tuple[str, int, int]],
+        scopes: Sequence[str] | None,
+        limit: int,
     ) -> list[str]:
-        """Return the live values that cite a memory, by its lasting ids; newest first."""
+        """Return the live values that cite a memory, the newest first; `targets` are
+        its lasting ids, with from and until when each meant it.
+        """
         rows = self._db.execute(
-            f"SELECT DISTINCT id FROM cite JOIN value ON value.id = cite.value "
+            "SELECT DISTINCT value.id FROM json_each(?2) AS wanted "
+            "JOIN cite ON cite.target = wanted.value->>0 "
+            "JOIN value ON value.id = cite.value "
             f"WHERE {IN_SCOPE} AND retired=0 "
-            "AND target IN (SELECT value FROM json_each(?2)) ORDER BY id DESC LIMIT ?3",
+            "AND from_ms BETWEEN wanted.value->>1 AND wanted.value->>2 "
+            "ORDER BY value.id DESC LIMIT ?3",
             (scopes_json(scopes), json.dumps(list(targets)), limit),
         )
         return [str(row[0]) for row in rows]

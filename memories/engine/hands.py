@@ -430,9 +430,17 @@ class Hands(Keeping):
     def _forget_file(self, path: str) -> None:
         """A file is gone: its notes with it, its entries not silently."""
         gone = self.index.passages.entries_of(path)
-        now = self.index.note_move(path)
-        if now and self.index.lives.past_of(f"note:{path}", "revise"):
-            self._append_by_hand("move", f"note:{path}", rules.GLOBAL_SCOPE, now)
+        note = self.index.passages.find_memory(f"note:{path}")
+        scope = note.scope if note else rules.GLOBAL_SCOPE
+        now = self.index.note_move(path, self.moments.now_ms())
+        kept = self.index.lives.past_of(f"note:{path}", "revise")
+        if now and kept:
+            self._append_by_hand("move", f"note:{path}", scope, now)
+        elif kept:
+            # Its earlier texts are kept still: as a retired note they can be seen,
+            # restored and erased, and no other note of this path takes them over.
+            digest = kept[0].sha256
+            self._append_by_hand("retire", f"note:{path}", scope, path, digest)
         self.index.remove_file(path)
         self._rescue_entries(gone)
 

@@ -17,7 +17,7 @@ from . import facts, files, lives, passages
 from .errors import Busy
 from .types import Event
 
-FORMAT = "14"
+FORMAT = "15"
 """Raised with every change of the tables: an index of another format is rebuilt."""
 
 _TABLES = (
@@ -25,7 +25,7 @@ _TABLES = (
     """CREATE TABLE file(path TEXT PRIMARY KEY, raw BLOB, device INT, inode INT,
        size INT, mtime_ns INT, problem TEXT, digest TEXT) WITHOUT ROWID""",
     "CREATE INDEX file_digest ON file(digest)",
-    "CREATE TABLE moved(path TEXT PRIMARY KEY, now TEXT) WITHOUT ROWID",
+    "CREATE TABLE moved(path TEXT PRIMARY KEY, now TEXT, at_ms INT) WITHOUT ROWID",
     "CREATE INDEX moved_now ON moved(now)",
     *passages.TABLES,
     *facts.TABLES,
@@ -33,6 +33,7 @@ _TABLES = (
 )
 
 
+ALWAYS_MS = 1 << 62
 COPY_PROBLEM = "stands in another file too: here it is text"
 
 
@@ -193,7 +194,7 @@ class Index:
         self.passages.remove_memories_of(path)
         self._db.execute("DELETE FROM file WHERE path=?", (path,))
 
-    def note_move(self, path: str) -> str:
+    def note_move(self, path: str, at_ms: int) -> str:
         """Before a file is forgotten, note where the same bytes stand now, if they do
         in one other place. Returns that path, "" otherwise.
         """
@@ -204,7 +205,8 @@ class Index:
         ).fetchall()
         if len(rows) == 1:
             self._db.execute(
-                "INSERT OR REPLACE INTO moved VALUES(?, ?)", (path, rows[0][0])
+                "INSERT OR REPLACE INTO moved VALUES(?, ?, ?)",
+                (path, rows[0][0], at_ms),
             )
             return str(rows[0][0])
         return ""
@@ -214,30 +216,44 @@ class Index:
         row = self._db.execute("SELECT now FROM moved WHERE path=?", (path,)).fetchone()
         return str(row[0]) if row else ""
 
-    def names_of(self, memory_id: str) -> list[str]:
-        """Return the lasting ids by which others may name a memory: a note that was
-        moved keeps what was said of it.
+    def names_of(self, memory_id: str) -> list[tuple[str, int, int]]:
+        """Return the lasting ids by which others may name a memory, and from and until
+        when each meant it: a note that was moved keeps what was said of it, and one
+        that took its path since begins anew.
         """
         if not memory_id.startswith("note:"):
-            return [passages.lasting_id(memory_id)]
+            return [(passages.lasting_id(memory_id), 0, ALWAYS_MS)]
+        path = memory_id.removeprefix("note:")
+        row = self._db.execute("SELECT at_ms FROM moved WHERE path=?", (path,))
+        since = row.fetchone()
         rows = self._db.execute(
-            "WITH RECURSIVE named(path) AS (SELECT ? UNION "
-            "SELECT moved.path FROM moved JOIN named ON moved.now = named.path) "
-            "SELECT path FROM named",
-            (memory_id.removeprefix("note:"),),
+            "WITH RECURSIVE named(path, until) AS (SELECT ?, ? UNION "
+            "SELECT moved.path, moved.at_ms FROM moved JOIN named "
+            "ON moved.now = named.path WHERE moved.path != ?1) "
+            "SELECT path, until FROM named",
+            (path, ALWAYS_MS),
         )
-        return [f"note:{row[0]}" for row in rows]
+        return [
+            (
+                f"note:{name}",
+                int(str(since[0])) + 1 if since and name == path else 0,
+                int(str(until)),
+            )
+            for name, until in rows
+        ]
 
-    def moves(self) -> list[tuple[str, str]]:
-        """Return each path that a file was moved from, and where it is now."""
-        rows = self._db.execute("SELECT path, now FROM moved")
-        return [(str(path), str(now)) for path, now in rows]
+    def moves(self) -> list[tuple[str, str, int]]:
+        """Return each path that a file was moved from, where it is now, and when it
+        was seen to be.
+        """
+        rows = self._db.execute("SELECT path, now, at_ms FROM moved")
+        return [(str(path), str(now), int(str(at_ms))) for path, now, at_ms in rows]
 
     def forget_moves(self, path: str) -> None:
         self._db.execute("DELETE FROM moved WHERE ?1 IN (path, now)", (path,))
 
-    def put_moves(self, moves: Iterable[tuple[str, str]]) -> None:
-        self._db.executemany("INSERT OR REPLACE INTO moved VALUES(?, ?)", moves)
+    def put_moves(self, moves: Iterable[tuple[str, str, int]]) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO moved VALUES(?, ?, ?)", moves)
 
     def file_problems(self) -> list[tuple[str, str]]:
         rows = self._db.execute(

@@ -189,7 +189,7 @@ class Keeping:
 
         `between` is done while there is none.
         """
-        moves: list[tuple[str, str]] = []
+        moves: list[tuple[str, str, int]] = []
         with contextlib.suppress(*FAULTS):
             moves = self.index.moves()
         self.index.close()

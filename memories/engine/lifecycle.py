@@ -1,6 +1,8 @@
 """Lives of memories: retired and restored by whom may write, revised by the owner.
 
-Every answer of a call that is made twice is that of the first. Rules: docs/mcp.md.
+A call that is made twice answers as the first: retiring and restoring always, the
+owner's acts under their request id (of an erased note nothing is left to ask for).
+Rules: docs/mcp.md.
 """
 
 from __future__ import annotations
@@ -90,7 +92,7 @@ class Lifecycle(Operations):
         if not value.retired:
             event = self._event(caller, "retire", memory_id, value.scope)
             self.store.append_event(event)
-        return self._told(self._life_of(memory_id), current=False)
+        return self._told(self._life_of(memory_id))
 
     def _retire_words(self, caller: t.Caller, memory_id: str) -> t.Retirement:
         row = self._find_now(memory_id)
@@ -111,10 +113,7 @@ class Lifecycle(Operations):
         entries = self.store.index.passages.entries_of(row.path)
         if entries:
             ids = [one.id for one in entries if may_see(caller, one.scope)]
-            message = (
-                f"{row.path} holds {len(entries)} entries that agents saved: retire "
-                "them one by one"
-            )
+            message = f"{row.path} is a day's log with entries: retire them one by one"
             raise Invalid(message, entryIds=ids[:SAME_SHOWN])
 
     # --- restoring
@@ -163,8 +162,8 @@ class Lifecycle(Operations):
             raise unknown_memory(memory_id)
         return value
 
-    def _told(self, life: Life, *, current: bool | None = None) -> t.Retirement:
-        value = None
+    def _told(self, life: Life) -> t.Retirement:
+        value, current = None, None
         if life.key.startswith("fact:"):
             value = self.store.index.facts.find_value(life.key)
             current = value is not None and not value.retired and value.to_ms is None
@@ -199,6 +198,14 @@ class Lifecycle(Operations):
             return row.id if row else life.event.about
         return self.store.id_of_note(life)
 
+    def _id_of_key(self, key: str) -> str:
+        """Return the id of a memory by the key that its earlier texts are kept under."""
+        life = self.store.index.lives.find_key(key)
+        if life is not None and life.is_retired:
+            return self._id_of(life)
+        row = self.store.index.passages.find_entry(key.removeprefix("#"))
+        return row.id if row else key
+
     # --- the owner's own
 
     @on_index
@@ -224,7 +231,9 @@ class Lifecycle(Operations):
         row, said = self._read_whole(caller, memory_id)
         digest = sha256(said.encode())
         if text == said:
-            return _revision(row.id, row.at_ms, "", digest)
+            done = self._find_done(caller, "revise")
+            at = done.recorded_at if done else rules.render_moment(row.at_ms)
+            return _revision(row.id, at, done.id if done else "", digest)
         if expected.lower() not in (digest, self._digest_of_file(row)):
             message = "the text has changed since it was read: read it again"
             raise Conflict(message, currentSha256=digest)
@@ -236,8 +245,7 @@ class Lifecycle(Operations):
             raise Invalid(message)
         event = self._event(caller, "revise", row.id, row.scope)
         self.store.replace_words(event, row, text)
-        at_ms = rules.parse_moment("at", event.recorded_at)
-        return _revision(row.id, at_ms, event.id, sha256(text.encode()))
+        return _revision(row.id, event.recorded_at, event.id, sha256(text.encode()))
 
     @on_index
     def redact(
@@ -261,6 +269,9 @@ class Lifecycle(Operations):
             lambda: self._decide_redaction(caller, id, spans, expected_sha256)
         )
         self._finish_erasing()
+        if not self.store.index.lives.past_of(event.about, "redact"):
+            message = "the text was changed meanwhile: nothing was taken out, read it"
+            raise Conflict(message)
         now = self._text_now(caller, event.about)
         return t.Revision(
             ok=True,
@@ -425,6 +436,10 @@ class Lifecycle(Operations):
             found[value_id] = None
         for life in self.store.index.lives.search_retired(pieces, None):
             found[self._id_of(life)] = None
+        for key, digest in self.store.index.lives.revised():
+            text = self.store.kept_text(digest, is_entry=key.startswith("#")) or ""
+            if any(is_same_words(piece, text) for piece in pieces):
+                found[self._id_of_key(key)] = None
         for word in self._rare_words(texts):
             for is_fact in (False, True):
                 for passage in passages.search(
@@ -502,11 +517,11 @@ def _retired_already(memory_id: str) -> Conflict:
     return Conflict(f"{memory_id} is retired: restore it first, or erase it")
 
 
-def _revision(memory_id: str, at_ms: int, event_id: str, digest: str) -> t.Revision:
+def _revision(memory_id: str, at: str, event_id: str, digest: str) -> t.Revision:
     return t.Revision(
         ok=True,
         id=memory_id,
-        at=rules.render_moment(at_ms),
+        at=at,
         event_id=event_id,
         sha256=digest,
     )

@@ -99,7 +99,8 @@ class Lives:
             self._move_past(key, note_of(key))
         elif event.kind == "move":
             self._move_past(key, f"note:{event.path}")
-        elif event.kind in ("revise", "redact"):
+            key = f"note:{event.path}"
+        if event.kind in ("revise", "redact", "move"):
             self._db.execute(
                 "INSERT OR REPLACE INTO past VALUES(?, ?, ?, ?, ?)",
                 (
@@ -245,6 +246,11 @@ class Lives:
         return [
             Past(event=str(r[0]), at_ms=int(str(r[1])), sha256=str(r[2])) for r in rows
         ]
+
+    def revised(self) -> list[tuple[str, str]]:
+        """Return key and digest of every earlier text that is kept."""
+        rows = self._db.execute("SELECT key, sha256 FROM past WHERE kind='revise'")
+        return [(str(row[0]), str(row[1])) for row in rows]
 
     def uses(self, sha256: str) -> bool:
         """Whether kept bytes belong to something retired or to an earlier text."""

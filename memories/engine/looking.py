@@ -74,7 +74,10 @@ class Looking(Searching):
             ("alias", _titles_of(names.find([wanted], scopes), ALIAS)),
             ("part", (one for one in known if wanted in one)),
             ("part", _titles_of(names.find_part(wanted, [ALIAS], scopes), ALIAS)),
-            ("path", _titles_of(names.find_part(path, [PATH], scopes), PATH)),
+            (
+                "path",
+                _titles_of(names.find_part(path, [PATH], scopes), PATH) if path else (),
+            ),
         )
         for match, forms in ways:
             found = sorted({one for one in forms if one in known}, key=_shortest)

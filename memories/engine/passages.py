@@ -272,15 +272,20 @@ class Passages:
 
     def corrections(
         self, memory_ids: Iterable[str], scopes: Sequence[str] | None
-    ) -> dict[str, MemoryRow]:
-        """Return the newest live memory that replaces each of these, by lasting id."""
+    ) -> dict[str, list[MemoryRow]]:
+        """Return the live memories that replace each of these, by lasting id, the
+        oldest first.
+        """
         rows = self._db.execute(
             f"SELECT {_MEMORY_COLUMNS}, replaces FROM memory WHERE {IN_SCOPE} "
             "AND replaces != '' AND replaces IN (SELECT value FROM json_each(?2)) "
             "ORDER BY at_ms",
             (scopes_json(scopes), json.dumps([lasting_id(one) for one in memory_ids])),
         )
-        return {str(row[-1]): _memory_row(row) for row in rows}
+        found: dict[str, list[MemoryRow]] = {}
+        for row in rows:
+            found.setdefault(str(row[-1]), []).append(_memory_row(row))
+        return found
 
     def chunks_of(self, memory_id: str) -> list[str]:
         rows = self._db.execute(

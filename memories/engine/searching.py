@@ -105,11 +105,19 @@ class Searching(Operations):
         when it was corrected.
         """
         index = self.store.index
-        named = {name: lasting_id(one) for one in ids for name in index.names_of(one)}
-        found = index.passages.corrections(named, scopes)
+        names = [
+            (name, lasting_id(one), since, until)
+            for one in ids
+            for name, since, until in index.names_of(one)
+        ]
+        found = index.passages.corrections({one[0] for one in names}, scopes)
         newest: dict[str, MemoryRow] = {}
-        for name, row in sorted(found.items(), key=lambda item: item[1].at_ms):
-            newest[named[name]] = row
+        for name, lasting, since, until in names:
+            for row in found.get(name, ()):
+                known = newest.get(lasting)
+                is_meant = since <= row.at_ms <= until
+                if is_meant and (known is None or row.at_ms > known.at_ms):
+                    newest[lasting] = row
         return newest
 
     def _search(self, query: str, scopes: Sequence[str] | None) -> Search:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import unicodedata
 from pathlib import Path
 
 from . import daylog, files, markdown, page, rewriting, rows, rules
@@ -78,12 +79,13 @@ class Store(Erasing):
             self._writing(lambda: self._place_note(life, raw, data))
         else:
             raw = self._writing(lambda: self._bring_back(life, raw, data))
+        path = unicodedata.normalize("NFC", raw.decode())
         try:
             self.append_event(event)
         except (EngineError, files.Changed):
-            self._read_now(life.path, raw)
+            self._read_now(path, raw)
             raise
-        self._read_now(life.path, raw)
+        self._read_now(path, raw)
         if not self.index.lives.uses(life.sha256):
             with contextlib.suppress(OSError):
                 self.shelf.discard(life.sha256)

@@ -1149,3 +1149,163 @@ def test_note_in_a_retired_ones_place_is_meant_before_it_was_indexed(
 
     assert not (home.store / "n.md").exists()
     assert engine.read_memory(owner, id="note:n.md").text == "third"
+
+
+# --- what reading the code with fresh eyes brought up
+
+
+def test_versions_of_a_moved_note_outlive_anothers_erasure(
+    home: Home, engine: Engine, owner: t.Caller
+):
+    home.write("a.md", "one zebra")
+    scan(engine)
+    answer = engine.replace_note(
+        owner, id="note:a.md", text="two", expected_sha256=digest("one zebra")
+    )
+    (home.store / "a.md").rename(home.store / "b.md")
+    scan(engine)
+    home.write("a.md", "another")
+    scan(engine)
+    engine.retire_memory(owner, id="note:a.md")
+
+    engine.erase(owner, id="note:a.md")
+
+    assert engine.read_memory(owner, id="note:b.md").versions == [answer.event_id]
+
+
+def test_redaction_of_a_text_that_changes_meanwhile(
+    home: Home, engine: Engine, owner: t.Caller
+):
+    home.write("n.md", "the key is hunter22")
+    scan(engine)
+    append = engine.store.append_event
+
+    def change_after(event: Event) -> bool:
+        done = append(event)
+        home.swap("n.md", b"well, the key is hunter22")
+        return done
+
+    engine.store.append_event = change_after  # type: ignore[method-assign]
+    with pytest.raises(Conflict):
+        engine.redact(owner, id="note:n.md", spans=[[11, 19]])
+    engine.store.append_event = append  # type: ignore[method-assign]
+
+    memory = engine.read_memory(owner, id="note:n.md")
+    assert (memory.text, memory.redacted) == (
+        "well, the key is hunter22",
+        msgspec.UNSET,
+    )
+
+
+def test_set_aside_ends_of_other_texts_stay(
+    home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
+):
+    engine.remember(claude, statement="this stands here with others")
+    entry = engine.remember(claude, statement="this holds a xylophone").id
+    incoming = home.directory / "incoming"
+    (incoming / "torn-1-a.md").write_bytes(b"this was cut off with others")
+    (incoming / "torn-2-a.md").write_bytes(b"a xylophone, cut off")
+    engine.retire_memory(owner, id=entry)
+
+    engine.erase(owner, id=entry)
+
+    assert [path.name for path in incoming.iterdir()] == ["torn-1-a.md"]
+
+
+def test_entry_is_restored_where_its_mark_was_moved_to(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    entry = engine.remember(claude, statement="zebra").id
+    engine.retire_memory(claude, id=entry)
+    (home.store / "logs").mkdir()
+    (home.store / TODAY).rename(home.store / "logs" / TODAY)
+    scan(engine)
+
+    restored = engine.restore_memory(claude, id=entry)
+
+    assert restored.id == f"entry:logs/{TODAY}#{entry.rpartition('#')[2]}"
+    scan(engine)
+    assert engine.read_memory(claude, id=restored.id).text == "zebra"
+    require_rebuilt_equal(home, engine)
+
+
+def test_earlier_texts_that_hold_erased_words_are_named(
+    home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
+):
+    revised = engine.remember(claude, statement="the xylophone is blue").id
+    engine.replace_note(
+        owner, id=revised, text="plain", expected_sha256=digest("the xylophone is blue")
+    )
+    entry = engine.remember(claude, statement="The xylophone is blue").id
+    engine.retire_memory(claude, id=entry)
+
+    assert engine.erase(owner, id=entry).also_in == [revised]
+
+
+def test_note_that_takes_the_path_of_a_moved_one_begins_anew(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    home.write("a.md", "the port is 80")
+    scan(engine)
+    first = engine.remember(claude, statement="the port is 81", replaces="note:a.md")
+    (home.store / "a.md").rename(home.store / "b.md")
+    home.clock.move(minutes=1)
+    scan(engine)
+    home.write("a.md", "the harbour is north")
+    scan(engine)
+    home.clock.move(minutes=1)
+
+    assert engine.read_memory(claude, id="note:a.md").replaced is msgspec.UNSET
+    second = engine.remember(claude, statement="it is south", replaces="note:a.md")
+    for path, by in (("a.md", second), ("b.md", first)):
+        replaced = engine.read_memory(claude, id=f"note:{path}").replaced
+        assert replaced
+        assert replaced.by == by.id
+
+
+def test_note_with_earlier_texts_that_is_deleted_by_hand(
+    home: Home, engine: Engine, owner: t.Caller
+):
+    file = home.write("a.md", "one zebra")
+    scan(engine)
+    engine.replace_note(
+        owner, id="note:a.md", text="two", expected_sha256=digest("one zebra")
+    )
+    file.unlink()
+    scan(engine)
+
+    retired = engine.read_memory(owner, id="note:a.md")
+    assert (retired.retired, retired.text) == (True, "one zebra")
+    home.write("a.md", "unrelated")
+    scan(engine)
+    assert engine.read_memory(owner, id="note:a.md").versions is msgspec.UNSET
+    require_rebuilt_equal(home, engine)
+    (home.store / "a.md").unlink()
+    scan(engine)
+    engine.erase(owner, id="note:a.md")
+    assert leaks(home, "zebra", "a.md") == []
+
+
+def test_short_redaction_of_a_fact_spares_other_words(
+    engine: Engine, claude: t.Caller, owner: t.Caller
+):
+    fact = engine.remember(
+        claude, statement="port 5 it is", subject="a", predicate="b", object="5432"
+    ).id
+
+    engine.redact(owner, id=fact, spans=[[5, 6]])
+
+    found = engine.retrieve_memory(claude, subject="a").facts[0]
+    assert (found.statement, found.object) == ("port [redacted] it is", "5432")
+
+
+def test_revision_that_is_asked_for_again(
+    home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
+):
+    entry = engine.remember(claude, statement="one").id
+    asking = msgspec.structs.replace(owner, request_id="r1")
+    said = {"id": entry, "text": "two", "expected_sha256": digest("one")}
+
+    first = engine.replace_note(asking, **said)
+
+    assert engine.replace_note(asking, **said) == first
