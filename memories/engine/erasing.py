@@ -9,6 +9,7 @@ open. Source: docs/decisions/0004.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from . import daylog, files, markdown, page, rewriting, rows
+from .errors import Busy
 from .hands import Hands
 from .ledger import ERASE, Line, loss_of
 from .lives import note_of
@@ -37,8 +39,17 @@ KEPT_OF_ERASED = ("id", "kind", "recorded_at", "valid_from", "supersedes")
 class Erasing(Hands):
     def finish_erasing(self) -> None:
         """Do now what the ledger has decided. Raises: Busy when the disk refuses."""
-        if self._wants_erasing:
-            self._writing(self._erase_decided)
+        if not self._wants_erasing:
+            return
+        try:
+            self._erase_decided()
+        except OSError as fault:
+            reason = errno.errorcode.get(fault.errno or 0, "unknown error")
+            message = (
+                f"it is decided, but the disk refused to finish it ({reason}): it is "
+                "finished as soon as the disk is well again"
+            )
+            raise Busy(message) from fault
 
     def _erase_decided(self) -> None:
         """Make the files and the index agree with what the ledger says is erased.

@@ -62,9 +62,6 @@ class Stamp:
         mtime_ns = max(min(found.st_mtime_ns, MAX_MTIME_NS), 0)
         return cls(found.st_dev, found.st_ino, found.st_size, mtime_ns)
 
-    def is_same_file(self, other: Stamp) -> bool:
-        return (self.device, self.inode) == (other.device, other.inode)
-
 
 NO_STAMP = Stamp(0, 0, 0, 0)
 

@@ -358,6 +358,7 @@ class Keeping:
             raise files.Changed
         line = render_line(event)
         appended = self._writing(lambda: self.ledger.append_lines([line]))
+        self._wants_erasing |= event.unfinished
         if event.kind in LIFE_KINDS:
             self.disk.flush_waiting()  # the files follow what it decides
         if appended.intact:
@@ -371,7 +372,6 @@ class Keeping:
     def _index_event(self, event: Event, line: bytes) -> None:
         self.index.apply_event(event, line)
         self._settle_lives()
-        self._wants_erasing |= event.unfinished
         self._note_ledger_stamp()
 
     def sync_in_transaction(self) -> None:

@@ -20,7 +20,7 @@ from .facts import ValueRow, title_of_value
 from .keeping import ATTEMPTS
 from .lives import Life, note_of
 from .operation import Operations, on_index
-from .passages import MemoryRow
+from .passages import MemoryRow, Passage
 from .rewriting import check_spans
 from .shelf import sha256
 from .types import Event
@@ -244,7 +244,7 @@ class Lifecycle(Operations):
             )
             raise Invalid(message)
         event = self._event(caller, "revise", row.id, row.scope)
-        self.store.replace_words(event, row, text)
+        self.store.replace_words(event, row, said, text)
         return _revision(row.id, event.recorded_at, event.id, sha256(text.encode()))
 
     @on_index
@@ -268,7 +268,7 @@ class Lifecycle(Operations):
         event, also = self._deciding(
             lambda: self._decide_redaction(caller, id, spans, expected_sha256)
         )
-        self._finish_erasing()
+        self._finish_erasing(event.id)
         if not self.store.index.lives.past_of(event.about, "redact"):
             message = "the text was changed meanwhile: nothing was taken out, read it"
             raise Conflict(message)
@@ -350,7 +350,7 @@ class Lifecycle(Operations):
         self._require_own(caller)
         id = rules.require_id("id", id)
         event, also = self._deciding(lambda: self._decide_erasure(caller, id))
-        self._finish_erasing()
+        self._finish_erasing(event.id)
         return t.Erasure(
             ok=True,
             id=id,
@@ -403,50 +403,53 @@ class Lifecycle(Operations):
         data = self.store.shelf.read(life.sha256) or b""
         return [markdown.decode_note(data)[0]]
 
-    def _finish_erasing(self) -> None:
+    def _finish_erasing(self, event_id: str) -> None:
         for _ in range(ATTEMPTS):
             self.store.finish_scan()
             try:
                 self.store.finish_erasing()
+                facts = self.store.index.facts
+                if facts.unfinished_events() or not facts.has_event(event_id):
+                    break
             except files.Changed:
                 continue
             # What a large store has left to index is done between other calls.
             self.store.finish_scan(INDEX_SECONDS)
             return
         message = (
-            "it is decided, but another program keeps changing the files: it is "
-            "finished as soon as they are left alone"
+            "it is decided, but the disk or another program is in the way: it is "
+            "finished as soon as the files are left alone"
         )
         raise Busy(message)
 
     def _same_words(self, texts: Sequence[str]) -> list[str]:
         """Return the memories that hold a line of these texts, or a rare word."""
-        passages = self.store.index.passages
-        found: dict[str, None] = {}
+        index = self.store.index
         lines = [line.strip() for text in texts for line in text.splitlines()]
-        pieces = [line for line in lines if passages.stems(line)][:PIECES]
-        for piece in pieces:
-            for is_fact in (False, True):
-                for passage in passages.search(
-                    [piece], scopes=None, facts=is_fact, limit=SAME_SHOWN
-                ):
-                    if is_same_words(piece, passage.text):
-                        found[passage.memory.id] = None
-        for value_id in self.store.index.facts.values_holding(pieces):
-            found[value_id] = None
-        for life in self.store.index.lives.search_retired(pieces, None):
-            found[self._id_of(life)] = None
-        for key, digest in self.store.index.lives.revised():
+        pieces = [line for line in lines if index.passages.stems(line)][:PIECES]
+        found = [
+            passage.memory.id
+            for piece in pieces
+            for passage in self._holding(piece)
+            if is_same_words(piece, passage.text)
+        ]
+        found += index.facts.values_holding(pieces)
+        found += map(self._id_of, index.lives.search_retired(pieces, None))
+        for key, digest in index.lives.revised():
             text = self.store.kept_text(digest, is_entry=key.startswith("#")) or ""
             if any(is_same_words(piece, text) for piece in pieces):
-                found[self._id_of_key(key)] = None
+                found.append(self._id_of_key(key))
         for word in self._rare_words(texts):
-            for is_fact in (False, True):
-                for passage in passages.search(
-                    [word], scopes=None, facts=is_fact, limit=SAME_SHOWN
-                ):
-                    found[passage.memory.id] = None
-        return list(found)[:SAME_SHOWN]
+            found += [passage.memory.id for passage in self._holding(word)]
+        return list(dict.fromkeys(found))[:SAME_SHOWN]
+
+    def _holding(self, term: str) -> list[Passage]:
+        search = self.store.index.passages.search
+        return [
+            passage
+            for is_fact in (False, True)
+            for passage in search([term], scopes=None, facts=is_fact, limit=SAME_SHOWN)
+        ]
 
     def _rare_words(self, texts: Sequence[str]) -> list[str]:
         words = recall.query_words(" ".join(texts), rules.fold_search)
@@ -479,6 +482,17 @@ class Lifecycle(Operations):
                 )
         message = f'no earlier text "{event_id[:40]}" is kept of {id[:200]}'
         raise Conflict(message)
+
+    @on_index
+    def read_text(self, caller: t.Caller, *, id: str) -> t.WholeText:
+        """Return a live memory's whole text as it was written, hidden words unlabelled:
+        what spans and `expected_sha256` speak of. Of a fact its sentence, else object.
+        """
+        self._require_own(caller)
+        id = rules.require_id("id", id)
+        self._look_at_ledger()
+        text = self._text_now(caller, id)
+        return t.WholeText(id=id, text=text, sha256=sha256(text.encode()))
 
     def _key(self, caller: t.Caller, memory_id: str) -> str:
         row = self._find_now(memory_id)

@@ -287,14 +287,6 @@ class Passages:
             found.setdefault(str(row[-1]), []).append(_memory_row(row))
         return found
 
-    def chunks_of(self, memory_id: str) -> list[str]:
-        rows = self._db.execute(
-            "SELECT chunk.text FROM chunk JOIN memory ON memory.num = chunk.memory "
-            "WHERE memory.id=? ORDER BY chunk.num",
-            (memory_id,),
-        )
-        return [row[0] for row in rows]
-
     def count_kinds(
         self, scopes: Sequence[str] | None
     ) -> dict[MemoryKind, tuple[int, int]]:

@@ -37,6 +37,10 @@ from .shelf import sha256
 
 FACTS_WITH_QUERY, FACTS_WITHOUT_QUERY = 12, 20
 CONTEXT_MEMORIES = 24
+FOLDED = 80
+"""Of the memories found, so many are looked through for such as say the same: more of
+one kind must not hide the others."""
+
 LINKED = 8
 """Notes listed since a hit links to them."""
 
@@ -74,7 +78,7 @@ class Reading(Searching):
             values = self.store.index.facts.newest_values(scopes, FACTS_WITHOUT_QUERY)
             return self._context(values, [], "facts", scopes, max_tokens)
         search = self._search(query, scopes)
-        folded = self._folded(search.memories[:CONTEXT_MEMORIES], scopes)
+        folded = self._folded(search.memories[:FOLDED], scopes)
         listed = _within(folded, max_tokens)
         return self._context(
             self._matching_values(search),
@@ -143,7 +147,7 @@ class Reading(Searching):
             merged = [*search.facts, *search.memories]
             found = sorted(merged, key=lambda one: one.score, reverse=True)
             is_fallback = any(one.reason == "fts" for one in found)
-        listed = self._folded(found[: 2 * top_k], scopes)[:top_k]
+        listed = self._folded(found[:FOLDED], scopes)[:top_k]
         room = min(LINKED, top_k - len(listed))
         listed = self._with_linked(listed, search, scopes, room)
         hits = self._hits(listed, scopes)[:top_k]

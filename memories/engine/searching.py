@@ -32,6 +32,9 @@ from .operation import Operations
 from .passages import MemoryRow, Passage, lasting_id
 
 PASSAGES = 100
+PHRASE_PASSAGES = 400
+"""Passages that hold a phrase by its stems, of which the letters choose."""
+
 FACT_PASSAGES = 36
 """Passages ranked; a fact has one, and three times as many as are shown settle ties."""
 
@@ -230,7 +233,7 @@ class Searching(Operations):
             passage
             for is_fact in (True, False)
             for passage in index.passages.search(
-                [query], scopes=scopes, facts=is_fact, limit=PASSAGES
+                [query], scopes=scopes, facts=is_fact, limit=PHRASE_PASSAGES
             )
             if wanted in rules.fold_name(rules.fold_search(passage.text))
         ]

@@ -32,16 +32,20 @@ class Shelf:
         digest = sha256(data)
         if self.read(digest) == data:
             self._disk.make_sure(self._place(digest))
+            self._disk.make_sure(self._folder)
         else:
             self._disk.replace(self._place(digest), data)
         return digest
 
     def read(self, digest: str) -> bytes | None:
-        """Return what was kept under a SHA-256, None where it is gone or unreadable."""
+        """Return what was kept under a SHA-256, None where it is gone, unreadable or no
+        longer those bytes.
+        """
         try:
-            return files.read(self._place(digest))[0]
+            data = files.read(self._place(digest))[0]
         except OSError:
             return None
+        return data if sha256(data) == digest else None
 
     def digests(self) -> list[str]:
         """Return the SHA-256 of each that is kept, as the names say."""

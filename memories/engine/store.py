@@ -49,7 +49,11 @@ class Store(Erasing):
         event.path = row.path
         self.append_event(event)
         self._read_now(row.path, raw)
-        return self.index.passages.find_memory(row.id) is None
+        is_out = self.index.passages.find_memory(row.id) is None
+        if not is_out and row.kind == "note":
+            # Newer bytes stand there: what was retired is no memory of its own.
+            self._append_by_hand("restore", f"{row.id}@{event.id}", row.scope, row.path)
+        return is_out
 
     def _raw_of(self, path: str) -> bytes:
         known = self.index.find_file(path)
@@ -198,21 +202,23 @@ class Store(Erasing):
         else:
             rewriting.cut_words(data, spans)
 
-    def replace_words(self, event: Event, row: MemoryRow, text: str) -> None:
-        """Give a note or an entry another text; the earlier one is kept.
+    def replace_words(self, event: Event, row: MemoryRow, said: str, text: str) -> None:
+        """Give a note or an entry another text than what it said; that one is kept.
 
-        `event` is the replacement to be. Raises: Conflict; EngineError;
-        files.Changed; files.DiskFailed.
+        `event` is the revision to be. Raises: Conflict; EngineError; files.Changed
+        when it says something else by now; files.DiskFailed.
         """
         raw = self._raw_of(row.path)
         data, stamp = self._writing(lambda: self.notes.read(raw))
         if row.kind == "entry":
             entry = _find_entry(data, row.entry)
-            if entry is None:
+            if entry is None or entry.text != said:
                 raise files.Changed
             earlier = entry.block
             changed = daylog.revise(data, row.entry, text, edited_by="owner")
         else:
+            if markdown.decode_note(data)[0] != said:
+                raise files.Changed
             earlier = data
             changed = rewriting.encode_like(data, text)
         event.sha256 = self._writing(lambda: self.shelf.keep(earlier))
@@ -244,9 +250,10 @@ class Store(Erasing):
 
     def _write_page(self) -> None:
         path = self.notes.locate(page.PAGE_NAME.encode())
-        if not os.path.lexists(path) or page.is_page(files.read(path)[0]):
+        data, stamp = files.read(path) if os.path.lexists(path) else (b"", None)
+        if stamp is None or page.is_page(data):
             values = self.index.facts.newest_values(None, -1)
-            self.disk.replace(path, page.render(values))
+            self.disk.replace(path, page.render(values), expected=stamp)
         else:
             message = "is your own, or was edited: it is a note and not updated"
             self.reports.add("page-kept", message, page.PAGE_NAME)

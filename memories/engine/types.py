@@ -388,6 +388,14 @@ class Erasure(Answer, frozen=True):
     warnings: list[Warning] = []
 
 
+class WholeText(Answer, frozen=True):
+    """Answer of read_text: a memory's text as written, for its owner to change."""
+
+    id: str
+    text: str
+    sha256: str
+
+
 class EarlierText(Answer, frozen=True):
     """Answer of read_version: what a memory said before the owner replaced it."""
 
@@ -550,6 +558,7 @@ RESTORE_MEMORY = Operation("restore_memory", "write", Retirement)
 REPLACE_NOTE = Operation("replace_note", "own", Revision)
 REDACT = Operation("redact", "own", Revision)
 ERASE = Operation("erase", "own", Erasure)
+READ_TEXT = Operation("read_text", "own", WholeText)
 READ_VERSION = Operation("read_version", "own", EarlierText)
 INDEX_MEMORY = Operation("index_memory", "read", IndexReport)
 LIST_RECENT = Operation("list_recent", "read", RecentMemories)
@@ -577,6 +586,7 @@ OPERATIONS = {
         REPLACE_NOTE,
         REDACT,
         ERASE,
+        READ_TEXT,
         READ_VERSION,
         MEMORY_STATUS,
         INDEX_MEMORY,

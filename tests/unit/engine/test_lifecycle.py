@@ -23,6 +23,7 @@ from memories.engine.errors import (
     NotFound,
     ReadOnly,
 )
+from memories.engine.index import IndexFull
 from memories.engine.ledger import render_line
 from memories.engine.types import Event
 from tests.unit.engine.homes import Home, make_caller, require_rebuilt_equal, scan
@@ -838,7 +839,8 @@ def test_erasure_that_was_interrupted_is_finished_on_the_next_open(
     entry = engine.remember(claude, statement="xylophone").id
     engine.retire_memory(claude, id=entry)
     engine.store.finish_erasing = lambda: None  # type: ignore[method-assign]
-    engine.erase(owner, id=entry)
+    with pytest.raises(Busy):
+        engine.erase(owner, id=entry)
     assert leaks(home, "xylophone") != []
 
     home.open()
@@ -1309,3 +1311,67 @@ def test_revision_that_is_asked_for_again(
     first = engine.replace_note(asking, **said)
 
     assert engine.replace_note(asking, **said) == first
+
+
+def test_redaction_counts_in_the_text_as_it_was_written(
+    home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
+):
+    entry = engine.remember(claude, statement="hi <!-- c --> hunter22").id
+    fact = engine.save_memory(claude, subject="a", predicate="b", object="hunter22").id
+    for one in (entry, fact):
+        whole = engine.read_text(owner, id=one)
+        start = whole.text.index("hunter22")
+
+        engine.redact(
+            owner,
+            id=one,
+            spans=[[start, start + 8]],
+            expected_sha256=whole.sha256,
+        )
+
+    assert leaks(home, "hunter22") == []
+    with pytest.raises(ReadOnly):
+        engine.read_text(claude, id=entry)
+
+
+def test_redaction_that_the_index_could_not_take_in_is_done_all_the_same(
+    home: Home, engine: Engine, claude: t.Caller, owner: t.Caller
+):
+    entry = engine.remember(claude, statement="the key is hunter22").id
+
+    def full(event: Event, line: bytes) -> None:
+        raise IndexFull("full")
+
+    engine.store.index.apply_event = full  # type: ignore[method-assign]
+    engine.redact(owner, id=entry, spans=[[11, 19]])
+
+    assert engine.read_memory(owner, id=entry).text == "the key is [redacted]"
+    assert leaks(home, "hunter22") == []
+
+
+def test_kept_bytes_that_were_changed_are_not_restored(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    entry = engine.remember(claude, statement="zebra").id
+    engine.retire_memory(claude, id=entry)
+    (kept,) = (home.directory / "retired").iterdir()
+    kept.write_bytes(kept.read_bytes().replace(b"zebra", b"horse"))
+
+    with pytest.raises(Conflict):
+        engine.restore_memory(claude, id=entry)
+
+
+def test_many_alike_do_not_hide_others(engine: Engine, claude: t.Caller):
+    for number in range(30):
+        day = f"2026-10-{number + 1:02d}"
+        engine.remember_note(claude, text="the xylophone is blue today", date=day)
+    others = {
+        engine.remember(claude, statement=f"xylophone story {word} {word}").id
+        for word in ("one", "two", "three", "four", "five")
+    }
+
+    hits = engine.search_text(claude, query="xylophone").hits
+    context = engine.get_context(claude, query="xylophone", max_tokens=4_000)
+
+    assert others <= {hit.id for hit in hits}
+    assert others <= {hit.id for hit in context.memories}
