@@ -365,8 +365,20 @@ def _longest_that_fits(
 
 # --- long answers -----------------------------------------------------------
 
-Long = TypeVar("Long", bound=t.Hits | t.History | t.Entity | t.MemoryMap | t.Memory)
-BOUNDED = (t.Hits, t.History, t.Entity, t.MemoryMap, t.Memory)
+Long = TypeVar(
+    "Long",
+    bound=t.Hits
+    | t.History
+    | t.Entity
+    | t.MemoryMap
+    | t.Memory
+    | t.Status
+    | t.IndexReport,
+)
+BOUNDED = (
+    *(t.Hits, t.History, t.Entity, t.MemoryMap, t.Memory),
+    *(t.Status, t.IndexReport),
+)
 
 SHORT_CHARS = 500
 """A text of no more characters is not cut: what holds it goes as a whole."""

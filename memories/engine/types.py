@@ -439,6 +439,7 @@ class Status(Answer, frozen=True):
     problems: list[Problem]
     index: IndexState
     renor: Version
+    truncated: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class SkippedFile(Answer, frozen=True):
@@ -456,6 +457,7 @@ class IndexReport(Answer, frozen=True):
     skipped: list[SkippedFile] = []
     warning: str | msgspec.UnsetType = msgspec.UNSET
     failure: str | msgspec.UnsetType = msgspec.UNSET
+    truncated: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class RecentMemory(Answer, frozen=True):

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from memories.engine import files
+from memories.engine import files, recall
 from memories.engine import types as t
 from memories.engine.engine import Engine
 from memories.engine.errors import EngineError, NotFound
@@ -726,3 +726,20 @@ def test_conflict_markers_in_the_ledger_lose_no_fact(
     scan(engine)
     assert save(engine, claude, "three").action == "store"
     assert "ledger-damaged" not in codes(engine)
+
+
+def test_many_files_of_long_names_stay_within_an_answer(
+    home: Home, engine: Engine, claude: t.Caller
+):
+    for number in range(300):
+        name = f"{number:03d}" + "\u6f22" * 80 + ".md"
+        (home.store / name).symlink_to("nowhere")
+    scan(engine)
+
+    def count(text: str) -> int:
+        return len(text.encode())  # a token is at least a byte
+
+    for answer in (engine.index_memory(claude), engine.memory_status(claude)):
+        cut = recall.bound(answer, count)
+        assert len(msgspec.json.encode(cut)) <= recall.ANSWER_TOKENS
+        assert cut.truncated is True
