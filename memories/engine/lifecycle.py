@@ -304,6 +304,12 @@ class Lifecycle(Operations):
         if expected and expected.lower() != digest:
             message = "the text has changed since it was read: read it again"
             raise Conflict(message, currentSha256=digest)
+        if not expected and hidden.show(said) != said:
+            message = (
+                "it holds hidden words, which reads show labelled: take the spans from "
+                "read_text, and give its sha256 as expected_sha256"
+            )
+            raise Conflict(message)
         checked = check_spans(spans, len(said))
         words = [said[start:stop] for start, stop in checked]
         if about.startswith("fact:"):

@@ -276,9 +276,11 @@ class Reading(Searching):
     def _memory(self, row: MemoryRow, key: str, text: str, offset: int) -> t.Memory:
         """Return a note or an entry with its past; `key` is that of its life."""
         lives = self.store.index.lives
+        # Labels move what follows them: offsets in the shown text are not the text's.
+        is_shown_whole = hidden.show(text) == text
         memory = msgspec.structs.replace(
             memory_of(row, text, offset),
-            sha256=sha256(text.encode()),
+            sha256=sha256(text.encode()) if is_shown_whole else msgspec.UNSET,
             redacted=True if lives.past_of(key, "redact") else msgspec.UNSET,
         )
         versions = self.store.earlier_texts(key, text)

@@ -216,7 +216,9 @@ class Memory(
 
     `links` are ids of notes, or names as written where there is none to see.
     `cited_by` are the facts that cite it. `versions` are the ids of earlier texts that
-    the owner has replaced, newest first; `truncated`: of all but the text. `sha256` is that of the whole text in UTF-8, before hidden words are labelled.
+    the owner has replaced, newest first; `truncated`: of all but the text. `sha256` is that of the
+    whole text in UTF-8, left out where hidden words are labelled: what is shown is then
+    not the text (`read_text` gives it).
     """
 
     id: str

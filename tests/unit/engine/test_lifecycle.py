@@ -1318,6 +1318,11 @@ def test_redaction_counts_in_the_text_as_it_was_written(
 ):
     entry = engine.remember(claude, statement="hi <!-- c --> hunter22").id
     fact = engine.save_memory(claude, subject="a", predicate="b", object="hunter22").id
+    shown = engine.read_memory(owner, id=entry)
+    at = shown.text.index("hunter22")
+    assert shown.sha256 is msgspec.UNSET
+    with pytest.raises(Conflict):
+        engine.redact(owner, id=entry, spans=[[at, at + 8]])
     for one in (entry, fact):
         whole = engine.read_text(owner, id=one)
         start = whole.text.index("hunter22")

@@ -114,19 +114,21 @@ class Life:
 
     def revise(self) -> None:
         if memory_id := self.pick("entry:"):
-            said = self.engine.read_memory(OWNER, id=memory_id)
+            said = self.engine.read_text(OWNER, id=memory_id)
             self.engine.replace_note(
                 OWNER,
                 id=memory_id,
                 text=f"revised {self.choose.random()}",
-                expected_sha256=str(said.sha256),
+                expected_sha256=said.sha256,
             )
 
     def redact(self) -> None:
         if memory_id := self.pick("entry:", "fact:"):
-            said = self.engine.read_memory(OWNER, id=memory_id).text
-            if len(said) > 8:
-                self.engine.redact(OWNER, id=memory_id, spans=[[2, 6]])
+            said = self.engine.read_text(OWNER, id=memory_id)
+            if len(said.text) > 8:
+                self.engine.redact(
+                    OWNER, id=memory_id, spans=[[2, 6]], expected_sha256=said.sha256
+                )
 
 
 def require_agree(found: Workspace, engine: Engine) -> None:
