@@ -224,14 +224,14 @@ class WorkspaceMachine(RuleBasedStateMachine):
 
     def replace(self, memory_id: str, text: str) -> None:
         scan(self.engine)
-        before = self.engine.read_memory(OWNER, id=memory_id)
+        before = self.engine.read_text(OWNER, id=memory_id)
         answer = self.engine.replace_note(
-            OWNER, id=memory_id, text=text, expected_sha256=str(before.sha256)
+            OWNER, id=memory_id, text=text, expected_sha256=before.sha256
         )
         version = self.engine.read_version(
             OWNER, id=memory_id, event_id=answer.event_id
         )
-        assert hidden.show(version.text) == before.text
+        assert version.text == before.text
         self.last_ms = self.newest_ms()
 
     @precondition(
@@ -248,7 +248,14 @@ class WorkspaceMachine(RuleBasedStateMachine):
         found = SECRET.search(text)
         assert found
         self.close_buffer_with(found.group())
-        self.engine.redact(OWNER, id=memory_id, spans=[list(found.span())])
+        whole = self.engine.read_text(OWNER, id=memory_id)
+        start = whole.text.index(found.group())
+        self.engine.redact(
+            OWNER,
+            id=memory_id,
+            spans=[[start, start + len(found.group())]],
+            expected_sha256=whole.sha256,
+        )
         self.gone.add(found.group())
         self.last_ms = self.newest_ms()
         return text.replace(found.group(), REDACTED)
