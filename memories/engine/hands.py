@@ -170,15 +170,27 @@ class Hands(Keeping):
         for file in sorted(changed, key=lambda f: f.stamp.mtime_ns, reverse=True):
             yield from self._index_file(file)
             yield
-        hiding = [one for one in skipped if one.hides]
-        for path in sorted(known.keys() - found):
-            if any(one.is_over(path) for one in hiding):
-                continue
+        yield from self._forget_gone(
+            known, found, [one for one in skipped if one.hides]
+        )
+
+    def _forget_gone(
+        self, known: dict[str, files.Stamp], found: set[str], hiding: list[Skipped]
+    ) -> Iterator[None]:
+        """Take out what a whole scan did not find; what cannot be listed is not gone."""
+
+        def is_gone(path: str) -> bool:
+            return path not in found and not any(one.is_over(path) for one in hiding)
+
+        for path in sorted(filter(is_gone, known)):
             row = self.index.find_file(path)
             # Another stamp by now: a save has made it anew since it was looked for.
             if row and row[1] == known[path]:
                 self._contain(path, partial(self._forget_file, path))
             yield
+        for path in filter(is_gone, self.index.lives.revised_paths()):
+            # Vanished while the index was being made anew.
+            self._contain(path, partial(self._retire_vanished, path))
 
     def _contain(self, path: str, step: Callable[[], None]) -> None:
         """Run a step on one file; what goes wrong there stops no other file."""
@@ -430,19 +442,26 @@ class Hands(Keeping):
     def _forget_file(self, path: str) -> None:
         """A file is gone: its notes with it, its entries not silently."""
         gone = self.index.passages.entries_of(path)
-        note = self.index.passages.find_memory(f"note:{path}")
-        scope = note.scope if note else rules.GLOBAL_SCOPE
         now = self.index.note_move(path, self.moments.now_ms())
         kept = self.index.lives.past_of(f"note:{path}", "revise")
         if now and kept:
-            self._append_by_hand("move", f"note:{path}", scope, now)
+            self._append_by_hand("move", f"note:{path}", rules.GLOBAL_SCOPE, now)
         elif kept:
-            # Its earlier texts are kept still: as a retired note they can be seen,
-            # restored and erased, and no other note of this path takes them over.
-            digest = kept[0].sha256
-            self._append_by_hand("retire", f"note:{path}", scope, path, digest)
+            self._retire_vanished(path)
         self.index.remove_file(path)
         self._rescue_entries(gone)
+
+    def _retire_vanished(self, path: str) -> None:
+        """Retire a note that a hand has deleted, as its newest earlier text: so what is
+        kept of it can be seen, restored and erased, and no other note of this path takes
+        it over.
+        """
+        if self.notes.stamp(path.encode()) is not None:
+            return
+        kept = self.index.lives.past_of(f"note:{path}", "revise")
+        (event,) = self.index.facts.get_events([kept[0].event])
+        digest = kept[0].sha256
+        self._append_by_hand("retire", f"note:{path}", event.scope, path, digest)
 
     # --- what a hand made vanish
 

@@ -247,6 +247,14 @@ class Lives:
             Past(event=str(r[0]), at_ms=int(str(r[1])), sha256=str(r[2])) for r in rows
         ]
 
+    def revised_paths(self) -> list[str]:
+        """Return the paths of living notes of which earlier texts are kept."""
+        rows = self._db.execute(
+            "SELECT DISTINCT key FROM past WHERE kind='revise' AND key LIKE 'note:%' "
+            "AND key NOT IN (SELECT key FROM life)"
+        )
+        return [str(row[0]).removeprefix("note:") for row in rows]
+
     def revised(self) -> list[tuple[str, str]]:
         """Return key and digest of every earlier text that is kept."""
         rows = self._db.execute("SELECT key, sha256 FROM past WHERE kind='revise'")

@@ -1380,3 +1380,21 @@ def test_many_alike_do_not_hide_others(engine: Engine, claude: t.Caller):
 
     assert others <= {hit.id for hit in hits}
     assert others <= {hit.id for hit in context.memories}
+
+
+def test_note_with_earlier_texts_deleted_before_a_new_index_saw_it(
+    home: Home, engine: Engine, owner: t.Caller
+):
+    file = home.write("a.md", "---\nscope: project:fjord\n---\none zebra")
+    scan(engine)
+    whole = engine.read_text(owner, id="note:a.md")
+    engine.replace_note(owner, id="note:a.md", text="two", expected_sha256=whole.sha256)
+    engine.store.rebuild_index()
+    file.unlink()
+    scan(engine)
+
+    retired = engine.read_memory(owner, id="note:a.md")
+    assert (retired.retired, retired.scope) == (True, "project:fjord")
+    assert "one zebra" in retired.text
+    scan(engine)
+    assert engine.memory_status(owner).retired == 1
