@@ -48,9 +48,7 @@ class Provider(Protocol):
     batch_texts: int
     query_seconds: float
 
-    def embed_documents(
-        self, texts: Sequence[str], *, deadline: float
-    ) -> list[bytes]:
+    def embed_documents(self, texts: Sequence[str], *, deadline: float) -> list[bytes]:
         """Return a unit vector for each text, in order. Tries again with growing
         pauses what may pass, until `deadline` (monotonic). Raises: ProviderError.
         """
